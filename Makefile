@@ -1,0 +1,40 @@
+# Two commands for a newcomer, each of which does all its own set-up:
+#   make demo   train an agent on Catch and look at the result
+#   make test   lint, type check, all tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test test-slow setup setup-dev lint clean
+
+demo: setup
+	$(BIN)/rulax train catch --steps 250k
+
+test: setup-dev lint
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS)
+
+test-slow: setup-dev
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS) -m slow
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+setup: $(VENV)/.installed
+setup-dev: $(VENV)/.installed-dev
+
+# The stamps make a second call start at once; they are renewed when the project's own requirements change.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Rulax needs Python 3.11 or newer: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[gymnax,gymnasium]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

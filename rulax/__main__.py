@@ -1,0 +1,8 @@
+"""`python -m rulax`: the same as the `rulax` command."""
+
+import sys
+
+from rulax.run.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Where the agent lives: the environment contract, small jittable worlds, adapters. Importing this does not import JAX."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rulax.envs.registry import MissingExtra, UnknownEnvironment, families, list_environments, make
+
+_LAZY = {
+    "Environment": "base",
+    "Episode": "base",
+    "HostEnvironment": "base",
+    "HostStreams": "base",
+    "Timestep": "base",
+    "Transition": "base",
+    "TimeLimit": "wrappers",
+    "streams": "wrappers",
+}
+
+__all__ = ["MissingExtra", "UnknownEnvironment", "families", "list_environments", "make", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    """Fetch what needs JAX when it is first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'rulax.envs' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"rulax.envs.{_LAZY[name]}"), name)

@@ -1,0 +1,44 @@
+"""Other libraries' environments behind the contract of `envs/base.py`; what their adapters say in common is here.
+
+An adapter is one file with `make(id, **options)` and `ids()`. It imports its library inside of functions, so that the file can
+be imported without it: a library that is missing is an error that says what to install, and only for those who asked for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+DISCRETE_ALTERNATIVES = {
+    "Pendulum": "`pendulum` of rulax is the same world with discretised torques",
+    "MountainCarContinuous": "`MountainCar-v0` is the same world with three actions",
+    "LunarLanderContinuous": "`LunarLander-v3` is the same world with four actions",
+}
+
+
+def load(module: str, extra: str) -> Any:
+    """Import a module of an optional library, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ValueError(f"{extra} cannot be imported ({error}): pip install 'rulax[{extra}]'") from error
+
+
+def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
+    """The error for an id that a library does not have: the ids that look like it."""
+    folded = {name.casefold(): name for name in known}  # 'cartpole-v1' is near to 'CartPole-v1'
+    near = [folded[name] for name in difflib.get_close_matches(id.casefold(), list(folded), n=3, cutoff=0.6)]
+    advice = f"did you mean {' or '.join(near)}?" if near else f"no id looks like it{hint}"
+    return ValueError(f"unknown {library} environment {id!r}; {advice}")
+
+
+def only_discrete(library: str, id: str, space: Any) -> ValueError:
+    """The error for an action space that is not a choice among a few actions, with an alternative where there is one."""
+    alternative = DISCRETE_ALTERNATIVES.get(id.split("/")[-1].split("-")[0])
+    advice = f"; {alternative}" if alternative else ""
+    kind = type(space).__name__
+    return ValueError(
+        f"{library} environment {id!r} has actions of kind {kind}, but only discrete actions are supported{advice}"
+    )

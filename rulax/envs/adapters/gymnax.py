@@ -1,0 +1,134 @@
+"""gymnax environments as `Environment`s: jittable, vmappable over their parameters, without gymnax's own auto-reset.
+
+The task is gymnax's parameter object, so `default_task()` can be changed with `.replace(...)` and batched with `vmap`.
+How each generation of gymnax tells termination from truncation is in `GymnaxEnvironment.step` and in `docs/adapters.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs import adapters
+from rulax.envs.base import Environment, Transition
+from rulax.types import Array, PyTree
+
+OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
+
+
+def ids() -> list[str]:
+    """Every id that gymnax registers. `make` refuses a few of them, and says why (continuous actions, a failed download)."""
+    return list(adapters.load("gymnax", "gymnax").registered_envs)
+
+
+def make(id: str, **options: Any) -> GymnaxEnvironment:
+    """The gymnax environment of that id. Options override fields of its parameters, or are arguments of its class."""
+    gymnax = adapters.load("gymnax", "gymnax")
+    if id not in gymnax.registered_envs:
+        raise adapters.unknown_id("gymnax", id, gymnax.registered_envs)
+    try:
+        world, params = gymnax.make(id)
+        numbers = {field.name for field in dataclasses.fields(params)}
+        arguments = {name: value for name, value in options.items() if name not in numbers}
+        if arguments:
+            world, params = gymnax.make(id, **arguments)
+    except TypeError as error:
+        known = ", ".join(sorted(numbers | set(inspect.signature(type(world)).parameters)))
+        raise ValueError(f"gymnax environment {id!r} does not take {', '.join(arguments)} ({error}); known: {known}") from error
+    except OSError as error:
+        raise ValueError(f"gymnax environment {id!r} could not load its data: {error}") from error
+    params = params.replace(**{name: value for name, value in options.items() if name in numbers})
+    return adapt(id, world, params)
+
+
+def adapt(id: str, world: Any, params: PyTree) -> GymnaxEnvironment:
+    """Any object with gymnax's interface; `id` is only for error messages."""
+    spaces = adapters.load("gymnax.environments.spaces", "gymnax")
+    actions, observations = world.action_space(params), world.observation_space(params)
+    if not isinstance(actions, spaces.Discrete):
+        raise adapters.only_discrete("gymnax", id, actions)
+    if not isinstance(observations, spaces.Box | spaces.Discrete):
+        kind = type(observations).__name__
+        raise ValueError(f"gymnax environment {id!r} has observations of kind {kind}, but only Box and Discrete are supported")
+    categories = int(observations.n) if isinstance(observations, spaces.Discrete) else 0
+    # The array itself decides, not the space: the space of some environments says int32 where the array is float32.
+    observation, state = jax.eval_shape(world.reset_env, jax.random.key(0), params)
+    values = jax.eval_shape(world.step, jax.random.key(0), state, jax.ShapeDtypeStruct((), jnp.int32), params)
+    return GymnaxEnvironment(
+        world=world,
+        task=jax.tree.map(_strong, params),
+        num_actions=int(actions.n),
+        observation=jax.eval_shape(lambda x: _readable(x, categories), observation),
+        categories=categories,
+        tells_apart=len(values) == 6,
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: gymnax objects and parameters have no useful hash
+class GymnaxEnvironment(Environment):
+    """One gymnax environment. A distribution of tasks is the caller's: gymnax has none, so `sample_task` gives the default."""
+
+    world: Any
+    task: PyTree
+    num_actions: int
+    observation: jax.ShapeDtypeStruct
+    categories: int  # of a Discrete observation, shown as a one-hot vector; 0 for any other
+    tells_apart: bool  # gymnax 1.x, where `step_env` reports natural ends only and `is_truncated` the time limit
+
+    def default_task(self) -> PyTree:
+        return self.task
+
+    def sample_task(self, key: Array) -> PyTree:
+        return self.task
+
+    def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+        observation, state = self.world.reset_env(key, task)
+        return jax.tree.map(_strong, state), _readable(observation, self.categories)
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        """One step of gymnax, in which an end by the time limit is a truncation unless the episode ended there anyway."""
+        action = jnp.asarray(action, jnp.int32)
+        outcome = self.world.step_env(key, state, action, task)
+        observation, next_state, reward, ended = outcome[:4]
+        if len(outcome) == 6:
+            terminated, truncated = ended, outcome[4]
+        elif self.tells_apart:
+            terminated, truncated = ended, self.world.is_truncated(next_state, task)
+        else:
+            terminated = self._ends_by_itself(task, state, action, key, ended)
+            truncated = ended
+        transition = Transition(
+            observation=_readable(observation, self.categories),
+            reward=jnp.asarray(reward, jnp.float32),
+            terminated=jnp.asarray(terminated, bool),
+            truncated=jnp.asarray(truncated, bool) & ~jnp.asarray(terminated, bool),
+        )
+        return jax.tree.map(_strong, next_state), transition
+
+    def _ends_by_itself(self, task: PyTree, state: PyTree, action: Array, key: Array, ended: Array) -> Array:
+        """Whether the `done` of gymnax 0.0.x would be set without a time limit: the same step, with the limit out of reach.
+
+        This tells apart even the two ends that fall on the same step. Compilation merges the work that both steps share.
+        """
+        if "max_steps_in_episode" not in {field.name for field in dataclasses.fields(task)}:
+            return ended  # whatever ends such an episode, nobody calls it a time limit
+        endless = task.replace(max_steps_in_episode=jnp.full_like(task.max_steps_in_episode, OUT_OF_REACH))
+        return self.world.step_env(key, state, action, endless)[3]
+
+
+def _strong(x: Any) -> Array:
+    """A number as an array of a definite type: gymnax mixes Python numbers with arrays, which a scan takes for two types."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
+
+
+def _readable(observation: Array, categories: int) -> Array:
+    """What an agent reads: uint8 images as they are, an index as a one-hot vector, everything else as float32."""
+    if categories:
+        return jax.nn.one_hot(observation, categories, dtype=jnp.float32)
+    observation = jnp.asarray(observation)
+    return observation if observation.dtype == jnp.uint8 else observation.astype(jnp.float32)

@@ -1,0 +1,90 @@
+"""Bandits: worlds without a state, in which an episode is one pull. The arms' means are the task."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs.base import Environment, Transition
+from rulax.types import Array
+
+
+class BernoulliTask(NamedTuple):
+    """What the arms pay."""
+
+    means: Array  # [arms] probability of a reward of 1
+
+
+class GaussianTask(NamedTuple):
+    """What the arms pay."""
+
+    means: Array  # [arms] expected reward
+    noise: Array  # [] standard deviation of every arm
+
+
+@dataclasses.dataclass(frozen=True)
+class _Bandit(Environment):
+    """What both bandits share: a constant observation, and an end after `pulls` pulls."""
+
+    arms: int = 10
+    pulls: int = 1
+
+    def __post_init__(self) -> None:
+        if self.arms < 1 or self.pulls < 1:
+            raise ValueError(f"a bandit needs at least one arm and one pull, not arms={self.arms}, pulls={self.pulls}")
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.arms
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        return jax.ShapeDtypeStruct((1,), jnp.float32)
+
+    def reset(self, task: BernoulliTask | GaussianTask, key: Array) -> tuple[Array, Array]:
+        return jnp.int32(0), jnp.ones((1,), jnp.float32)
+
+    def step(self, task: BernoulliTask | GaussianTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
+        pulled = state + 1
+        transition = Transition(
+            observation=jnp.ones((1,), jnp.float32),
+            reward=self._pay(task, action, key),
+            terminated=pulled >= self.pulls,
+            truncated=jnp.bool_(False),
+        )
+        return pulled, transition
+
+    @abc.abstractmethod
+    def _pay(self, task, action: Array, key: Array) -> Array: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class BernoulliBandit(_Bandit):
+    """Each arm pays 1 with its own probability. By default from 0.1 (first arm) to 0.9 (last); sampled: uniform in [0, 1]."""
+
+    def default_task(self) -> BernoulliTask:
+        return BernoulliTask(jnp.linspace(0.1, 0.9, self.arms, dtype=jnp.float32))
+
+    def sample_task(self, key: Array) -> BernoulliTask:
+        return BernoulliTask(jax.random.uniform(key, (self.arms,), jnp.float32))
+
+    def _pay(self, task: BernoulliTask, action: Array, key: Array) -> Array:
+        return (jax.random.uniform(key, (), jnp.float32) < task.means[action]).astype(jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianBandit(_Bandit):
+    """Each arm pays a normal number. By default means from -1 (first arm) to 1 (last) and noise 1; sampled: N(0, 1) means."""
+
+    def default_task(self) -> GaussianTask:
+        return GaussianTask(jnp.linspace(-1.0, 1.0, self.arms, dtype=jnp.float32), jnp.float32(1))
+
+    def sample_task(self, key: Array) -> GaussianTask:
+        return GaussianTask(jax.random.normal(key, (self.arms,), jnp.float32), jnp.float32(1))
+
+    def _pay(self, task: GaussianTask, action: Array, key: Array) -> Array:
+        return task.means[action] + task.noise * jax.random.normal(key, (), jnp.float32)

@@ -1,0 +1,110 @@
+"""The environment contract: where an agent lives. Everything in `envs/` either implements it or wraps it.
+
+**An environment** is a pair of pure functions on one stream, without batching and without resetting itself:
+
+    state, observation = environment.reset(task, key)
+    state, transition = environment.step(task, state, action, key)
+
+A *task* is a pytree of numbers (physical constants, a layout, arm probabilities): a distribution of tasks is `sample_task`
+under `vmap`, and the same compiled program serves all of them.
+
+**Termination and truncation** are different. `terminated` means that the future holds no more reward: its value is zero.
+`truncated` means that somebody stopped watching (a time limit): the future has a value, and learning bootstraps from it.
+
+**Auto-reset** happens in one place, `wrappers.AutoReset`, and turns an environment into an endless stream of `Timestep`s:
+* After a *terminated* step the stream shows the first observation of the next episode at once (`first`, and `discount` 0
+  for the step that ended): what the last observation looked like matters to nobody.
+* After a *truncated* step it shows the true last observation (`discount` 1), so that its value can be bootstrapped. The
+  following step is a dummy: its action does nothing, its reward is 0, it is marked `valid = False`, and it leads to the
+  first observation of the next episode.
+
+Rules need just one sentence of this: an invalid step teaches nothing and no return reaches across it.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from rulax.types import Array, PyTree
+
+
+class Transition(NamedTuple):
+    """What one action led to, in the environment's own terms."""
+
+    observation: PyTree
+    reward: Array  # [] float32
+    terminated: Array  # [] bool: the future is worth nothing
+    truncated: Array  # [] bool: the future was not watched
+
+
+class Episode(NamedTuple):
+    """Statistics of the episode that ended with this step; only meaningful where `ended`."""
+
+    ended: Array  # [] bool
+    total: Array  # [] float32, undiscounted sum of rewards
+    length: Array  # [] int32
+
+
+class Timestep(NamedTuple):
+    """One step of an endless stream. `observation` and `first` are about now, the rest about the action before."""
+
+    observation: PyTree
+    first: Array  # [] bool: the observation starts an episode
+    reward: Array  # [] float32
+    discount: Array  # [] float32: 0 where the action ended the episode by termination
+    valid: Array  # [] bool: False for a dummy step or a cut-off
+    episode: Episode
+
+
+class Environment(abc.ABC):
+    """A jittable world. Subclasses are final, frozen dataclasses: their fields fix shapes, their task holds numbers."""
+
+    num_actions: int
+    observation: jax.ShapeDtypeStruct  # shape and dtype of one observation
+
+    @abc.abstractmethod
+    def default_task(self) -> PyTree:
+        """The task that the environment is known for."""
+
+    @abc.abstractmethod
+    def sample_task(self, key: Array) -> PyTree:
+        """A task of the same family, drawn at random; same structure and shapes as the default."""
+
+    @abc.abstractmethod
+    def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+        """Start an episode: state and first observation."""
+
+    @abc.abstractmethod
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        """Take one action. After an episode has ended the result is unspecified: `AutoReset` never asks."""
+
+
+class HostEnvironment(abc.ABC):
+    """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
+
+    num_actions: int
+    observation: jax.ShapeDtypeStruct
+
+    @abc.abstractmethod
+    def open(self, num_streams: int) -> HostStreams:
+        """Start `num_streams` copies."""
+
+
+class HostStreams(abc.ABC):
+    """Open streams of a host environment. Timesteps hold numpy arrays with a leading axis [B]; same contract as `AutoReset`."""
+
+    @abc.abstractmethod
+    def start(self, seed: int) -> Timestep:
+        """Reset every stream."""
+
+    @abc.abstractmethod
+    def step(self, action: np.ndarray) -> Timestep:
+        """One action [B] in every stream."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release what the streams hold; they cannot be used after."""

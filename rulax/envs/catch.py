@@ -1,0 +1,76 @@
+"""Catch: a ball falls, a paddle catches it. The smoke test of the field, and the world of both reference notebooks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs.base import Environment, Transition
+from rulax.types import Array
+
+
+class CatchTask(NamedTuple):
+    """How the ball falls."""
+
+    drift: Array  # [] probability that the ball also moves one column sideways in a step
+
+
+class CatchState(NamedTuple):
+    """Where things are; the paddle is always in the last row."""
+
+    ball_row: Array  # [] int32
+    ball_column: Array  # [] int32
+    paddle: Array  # [] int32, its column
+
+
+@dataclasses.dataclass(frozen=True)
+class Catch(Environment):
+    """Move left, stay or move right; after `rows - 1` steps the ball lands: +1 if it is caught, else -1."""
+
+    rows: int = 10
+    columns: int = 5
+
+    num_actions = 3
+
+    def __post_init__(self) -> None:
+        if self.rows < 2 or self.columns < 1:
+            raise ValueError(f"Catch needs at least 2 rows and 1 column, not {self.rows} x {self.columns}")
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        return jax.ShapeDtypeStruct((self.rows, self.columns, 1), jnp.float32)
+
+    def default_task(self) -> CatchTask:
+        return CatchTask(jnp.float32(0))
+
+    def sample_task(self, key: Array) -> CatchTask:
+        return CatchTask(jax.random.uniform(key, (), jnp.float32, 0.0, 0.5))
+
+    def reset(self, task: CatchTask, key: Array) -> tuple[CatchState, Array]:
+        column = jax.random.randint(key, (), 0, self.columns, jnp.int32)
+        state = CatchState(jnp.int32(0), column, jnp.int32(self.columns // 2))
+        return state, self._observe(state)
+
+    def step(self, task: CatchTask, state: CatchState, action: Array, key: Array) -> tuple[CatchState, Transition]:
+        key_drift, key_side = jax.random.split(key)
+        drifts = jax.random.uniform(key_drift, (), jnp.float32) < task.drift
+        side = jnp.where(jax.random.bernoulli(key_side), 1, -1)
+        state = CatchState(
+            ball_row=state.ball_row + 1,
+            ball_column=self._inside(state.ball_column + jnp.where(drifts, side, 0)),
+            paddle=self._inside(state.paddle + action - 1),
+        )
+        landed = state.ball_row >= self.rows - 1
+        verdict = jnp.where(state.paddle == state.ball_column, 1.0, -1.0)
+        reward = jnp.where(landed, verdict, 0.0).astype(jnp.float32)
+        return state, Transition(self._observe(state), reward, landed, jnp.bool_(False))
+
+    def _inside(self, column: Array) -> Array:
+        return jnp.clip(column, 0, self.columns - 1).astype(jnp.int32)
+
+    def _observe(self, state: CatchState) -> Array:
+        board = jnp.zeros(self.observation.shape, jnp.float32)
+        return board.at[state.ball_row, state.ball_column, 0].set(1.0).at[self.rows - 1, state.paddle, 0].set(1.0)

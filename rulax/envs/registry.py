@@ -1,0 +1,162 @@
+"""From a name to an environment: our own worlds, Gymnax's and Gymnasium's. Imports JAX only when a world is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rulax.envs.base import Environment, HostEnvironment
+
+
+class UnknownEnvironment(ValueError):
+    """No environment has this name."""
+
+
+class MissingExtra(ValueError):
+    """The environment exists, but the package that holds it is not installed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One name that `make` knows."""
+
+    name: str
+    factory: str  # "module:function", below rulax.envs; called without arguments, gives a frozen dataclass
+    summary: str
+    limit: int = 0  # steps after which an episode is truncated; 0 means never
+
+    @property
+    def family(self) -> str:
+        """What stands before the slash: worlds of one family share their code."""
+        return self.name.split("/")[0]
+
+
+_ENTRIES = (
+    Entry("catch", "catch:Catch", "catch a falling ball with a paddle; +1 or -1 at the end"),
+    Entry("cartpole", "classic.cartpole:CartPole", "balance a pole on a cart, as CartPole-v1", 500),
+    Entry("mountain_car", "classic.mountain_car:MountainCar", "swing up a hill with a weak engine, as MountainCar-v0", 200),
+    Entry("acrobot", "classic.acrobot:Acrobot", "swing up a two-link arm, as Acrobot-v1", 500),
+    Entry("pendulum", "classic.pendulum:Pendulum", "swing up and hold, as Pendulum-v1 with five torques", 200),
+    Entry("bandit/bernoulli", "bandit:BernoulliBandit", "arms that pay 1 with their own probability; one pull"),
+    Entry("bandit/gaussian", "bandit:GaussianBandit", "arms that pay a normal number; one pull"),
+    Entry("mdp/random", "mdp:RandomMDP", "a random tabular MDP that ends with probability 0.1 per step"),
+    Entry("mdp/ten-steps", "mdp:ten_steps", "a random tabular MDP of ten noisy steps, as in RL²"),
+    Entry("grid/tabular-dense", "grid_variants:tabular_dense", "LPG: 11 x 11, objects come back, fixed places", 500),
+    Entry("grid/tabular-sparse", "grid_variants:tabular_sparse", "LPG: 13 x 13, one goal and one trap", 50),
+    Entry("grid/tabular-long-horizon", "grid_variants:tabular_long_horizon", "LPG: 11 x 11, the good is rare", 1000),
+    Entry("grid/tabular-longer-horizon", "grid_variants:tabular_longer_horizon", "LPG: 7 x 9, mostly danger", 2000),
+    Entry("grid/tabular-long-dense", "grid_variants:tabular_long_dense", "LPG: 11 x 11, four good objects, rarer still", 2000),
+    Entry("grid/random-dense", "grid_variants:random_dense", "LPG: 11 x 11, new places in every episode", 500),
+    Entry("grid/random-long-horizon", "grid_variants:random_long_horizon", "LPG: 11 x 11, new places, the good is rare", 1000),
+    Entry("grid/random-small", "grid_variants:random_small", "LPG: 5 x 7, two good and two bad objects", 500),
+    Entry("grid/random-small-sparse", "grid_variants:random_small_sparse", "LPG: 5 x 7, every object is the last", 50),
+    Entry("grid/random-very-dense", "grid_variants:random_very_dense", "LPG: 11 x 11, run after one good object", 2000),
+    Entry("grid/delayed", "grid_variants:delayed", "5 x 7, what was collected is paid at every tenth step", 100),
+    Entry("grid/step-cost", "grid_variants:step_cost", "7 x 7, every step costs: the goal is worth it, the exit is near", 50),
+    Entry("chain/short", "grid_variants:chain_short", "LPG: the first action decides the reward 30 steps later"),
+    Entry("chain/short-noisy", "grid_variants:chain_short_noisy", "chain/short with random rewards on the way"),
+    Entry("chain/long", "grid_variants:chain_long", "LPG: the first action decides the reward 50 steps later"),
+    Entry("chain/long-noisy", "grid_variants:chain_long_noisy", "chain/long with random rewards on the way"),
+    Entry("chain/distractor", "grid_variants:chain_distractor", "chain/short with 20 random bits in every observation"),
+    Entry("probe/value", "probes:ValueProbe", "is a constant reward learned?"),
+    Entry("probe/observation", "probes:ObservationProbe", "does the value depend on the observation?"),
+    Entry("probe/discount", "probes:DiscountProbe", "is a later reward discounted?"),
+    Entry("probe/policy", "probes:PolicyProbe", "is the better action preferred?"),
+    Entry("probe/context", "probes:ContextProbe", "does the better action depend on the observation?"),
+)
+_BY_NAME = {entry.name: entry for entry in _ENTRIES}
+_ADAPTERS = ("gymnax", "gymnasium")
+
+
+def list_environments() -> list[Entry]:
+    """Our own worlds, each with a one-line summary, in the order of the documentation."""
+    return list(_ENTRIES)
+
+
+def families() -> dict[str, list[Entry]]:
+    """The same, grouped by what stands before the slash."""
+    grouped: dict[str, list[Entry]] = {}
+    for entry in _ENTRIES:
+        grouped.setdefault(entry.family, []).append(entry)
+    return grouped
+
+
+def make(name: str, **options: Any) -> Environment | HostEnvironment:
+    """The environment of that name: one of ours, `gymnax/ID`, or any Gymnasium id (`gymnasium/ID` is the same).
+
+    `options` override fields of our worlds (and `limit`, where the name has a time limit); for others they go to the adapter.
+    """
+    if name in _BY_NAME:
+        return _make_own(_BY_NAME[name], options)
+    prefix, _, rest = name.partition("/")
+    adapter, environment_id = (prefix, rest) if prefix in _ADAPTERS else ("gymnasium", name)
+    if importlib.util.find_spec(adapter) is None:
+        if prefix == adapter:
+            raise MissingExtra(f"'{name}' needs {adapter}, which is not installed: pip install 'rulax[{adapter}]'")
+        raise _unknown(name)
+    module = importlib.import_module(f"rulax.envs.adapters.{adapter}")
+    if adapter == "gymnax" and environment_id not in _ids("gymnax"):
+        raise _unknown(name)
+    if adapter == "gymnasium" and not _gymnasium_knows(environment_id):
+        raise _unknown(name)
+    return module.make(environment_id, **options)
+
+
+def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
+    module, function = entry.factory.split(":")
+    world = getattr(importlib.import_module(f"rulax.envs.{module}"), function)()
+    known = [field.name for field in dataclasses.fields(world)] + ["limit"] * bool(entry.limit)
+    for option in options:
+        if option not in known:
+            raise ValueError(f"'{entry.name}' has no option '{option}'{_hint(option, known, 'it has none')}")
+    limit = options.get("limit", entry.limit)
+    world = dataclasses.replace(world, **{key: value for key, value in options.items() if key != "limit"})
+    if not limit:
+        return world
+    from rulax.envs.wrappers import TimeLimit
+
+    return TimeLimit(world, limit)
+
+
+def _gymnasium_knows(environment_id: str) -> bool:
+    """Whether Gymnasium can find it; of `package:ID` only the adapter can tell, because the package registers it."""
+    import gymnasium
+
+    if ":" in environment_id:
+        return True
+    try:
+        gymnasium.spec(environment_id)
+    except gymnasium.error.UnregisteredEnv:
+        return environment_id in _ids("gymnasium")
+    except gymnasium.error.Error as error:
+        # Anything but an ill-formed name (a retired version, say) is better said by the adapter.
+        return "malformed" not in str(error).lower()
+    return True
+
+
+def _ids(adapter: str) -> list[str]:
+    """The ids that an adapter offers, without prefix; none if its package is missing."""
+    if importlib.util.find_spec(adapter) is None:
+        return []
+    module = importlib.import_module(f"rulax.envs.adapters.{adapter}")
+    return [each.removeprefix(f"{adapter}/") for each in module.ids()]
+
+
+def _unknown(name: str) -> UnknownEnvironment:
+    known = [*_BY_NAME, *(f"gymnax/{each}" for each in _ids("gymnax")), *_ids("gymnasium")]
+    missing = [adapter for adapter in _ADAPTERS if importlib.util.find_spec(adapter) is None]
+    extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
+    return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, '`rulax envs` lists all')}{extras}")
+
+
+def _hint(word: str, known: list[str], otherwise: str) -> str:
+    """The nearest known words, upper and lower case alike."""
+    lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(word.lower().removeprefix("gymnasium/"), lower, n=3, cutoff=0.6)
+    if near:
+        return f"; did you mean {' or '.join(lower[each] for each in near)}?"
+    return f"; {otherwise}" if not known or len(known) > 20 else f"; it has {', '.join(known)}"

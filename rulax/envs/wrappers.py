@@ -1,0 +1,145 @@
+"""From an environment to the streams that an agent acts in: time limit, auto-reset, episode statistics, batching.
+
+`streams(environment, num_streams)` applies all of them in the right order. The auto-reset contract is in `base.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs.base import Environment, Episode, Timestep, Transition
+from rulax.types import Array, PyTree
+
+
+def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
+    """Choose between two trees of equal structure by one boolean."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+class LimitedState(NamedTuple):
+    """A world and how long its episode has lasted."""
+
+    world: PyTree
+    steps: Array  # [] int32, in this episode
+
+
+@dataclasses.dataclass(frozen=True)
+class TimeLimit(Environment):
+    """Truncates an episode after `limit` steps, unless it terminates at that very step."""
+
+    world: Environment
+    limit: int
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.world.num_actions
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        return self.world.observation
+
+    def default_task(self) -> PyTree:
+        return self.world.default_task()
+
+    def sample_task(self, key: Array) -> PyTree:
+        return self.world.sample_task(key)
+
+    def reset(self, task: PyTree, key: Array) -> tuple[LimitedState, PyTree]:
+        world, observation = self.world.reset(task, key)
+        return LimitedState(world, jnp.int32(0)), observation
+
+    def step(self, task: PyTree, state: LimitedState, action: Array, key: Array) -> tuple[LimitedState, Transition]:
+        world, transition = self.world.step(task, state.world, action, key)
+        steps = state.steps + 1
+        truncated = (transition.truncated | (steps >= self.limit)) & ~transition.terminated
+        return LimitedState(world, steps), transition._replace(truncated=truncated)
+
+
+class StreamState(NamedTuple):
+    """A world and what the next step has to know of the last one."""
+
+    world: PyTree
+    cut: Array  # [] bool: the last step was truncated, so the next one is a dummy
+
+
+@dataclasses.dataclass(frozen=True)
+class AutoReset:
+    """One endless stream of timesteps from an environment that ends; see the contract in `base.py`."""
+
+    environment: Environment
+
+    def start(self, task: PyTree, key: Array) -> tuple[StreamState, Timestep]:
+        world, observation = self.environment.reset(task, key)
+        episode = Episode(jnp.bool_(False), jnp.float32(0), jnp.int32(0))
+        timestep = Timestep(observation, jnp.bool_(True), jnp.float32(0), jnp.float32(1), jnp.bool_(True), episode)
+        return StreamState(world, jnp.bool_(False)), timestep
+
+    def step(self, task: PyTree, state: StreamState, action: Array, key: Array) -> tuple[StreamState, Timestep]:
+        key_step, key_reset = jax.random.split(key)
+        world, transition = self.environment.step(task, state.world, action, key_step)
+        fresh_world, fresh_observation = self.environment.reset(task, key_reset)
+        dummy = state.cut
+        terminated = transition.terminated & ~dummy
+        truncated = transition.truncated & ~transition.terminated & ~dummy
+        first = terminated | dummy
+        timestep = Timestep(
+            observation=select(first, fresh_observation, transition.observation),
+            first=first,
+            reward=jnp.where(dummy, 0.0, transition.reward).astype(jnp.float32),
+            discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
+            valid=~dummy,
+            episode=Episode(terminated | truncated, jnp.float32(0), jnp.int32(0)),
+        )
+        return StreamState(select(first, fresh_world, world), truncated), timestep
+
+
+class CountedState(NamedTuple):
+    """A stream and the episode's statistics so far."""
+
+    stream: PyTree
+    total: Array  # [] float32, reward so far in this episode
+    length: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeStatistics:
+    """Fills in `Timestep.episode`: return and length of every episode, at the step that ends it."""
+
+    stream: AutoReset
+
+    def start(self, task: PyTree, key: Array) -> tuple[CountedState, Timestep]:
+        stream, timestep = self.stream.start(task, key)
+        return CountedState(stream, jnp.float32(0), jnp.int32(0)), timestep
+
+    def step(self, task: PyTree, state: CountedState, action: Array, key: Array) -> tuple[CountedState, Timestep]:
+        stream, timestep = self.stream.step(task, state.stream, action, key)
+        total = state.total + timestep.reward
+        length = state.length + timestep.valid
+        ended = timestep.episode.ended
+        state = CountedState(stream, jnp.where(ended, 0.0, total), jnp.where(ended, 0, length))
+        return state, timestep._replace(episode=Episode(ended, total, length))
+
+
+@dataclasses.dataclass(frozen=True)
+class Batched:
+    """`num_streams` independent streams of one task; every array gets a leading axis [B]."""
+
+    stream: Any
+    num_streams: int
+
+    def start(self, task: PyTree, key: Array) -> tuple[PyTree, Timestep]:
+        keys = jax.random.split(key, self.num_streams)
+        return jax.vmap(self.stream.start, in_axes=(None, 0))(task, keys)
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Timestep]:
+        keys = jax.random.split(key, self.num_streams)
+        return jax.vmap(self.stream.step, in_axes=(None, 0, 0, 0))(task, state, action, keys)
+
+
+def streams(environment: Environment, num_streams: int) -> Batched:
+    """The streams that an agent acts in: auto-reset, with statistics, batched."""
+    return Batched(EpisodeStatistics(AutoReset(environment)), num_streams)

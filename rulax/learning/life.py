@@ -1,0 +1,111 @@
+"""One agent's life as pure functions: `born`, `practise` (act), `study` (store, sample, update).
+
+learning/train.py repeats them for a whole run, for many seeds at once; the same functions serve jittable and host worlds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.agents import make_agent
+from rulax.envs.base import Episode
+from rulax.learning import replay as ring
+from rulax.learning.optimisers import make_optimiser
+from rulax.learning.rollout import Actor, act
+from rulax.learning.update import Learner, start_life, update
+from rulax.rules.base import Recipe
+from rulax.settings import Learning
+from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+
+
+class Life(NamedTuple):
+    """Everything that changes while one agent lives."""
+
+    learner: LearnerState
+    actor: Actor
+    replay: ring.Replay | tuple[()]  # () where nothing is replayed
+    key: Array
+
+
+def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
+    """The fixed part of a life, from a recipe."""
+    learning = recipe.learning
+    steps = total_updates * learning.epochs * learning.minibatches
+    return Learner(
+        recipe.rule, make_optimiser(learning, steps), learning.epochs, learning.minibatches, learning.slow_decay
+    )
+
+
+def batch_size(learning: Learning) -> int:
+    """Trajectories per update."""
+    return learning.batch or learning.streams
+
+
+def born(recipe: Recipe, learner: Learner, world: Any, key: Array) -> LearnerState:
+    """A fresh agent for a world (anything with `observation` and `num_actions`)."""
+    key_agent, key_rule = jax.random.split(key)
+    heads = recipe.rule.heads(world.num_actions)
+    agent = make_agent(key_agent, world.observation, world.num_actions, heads, recipe.network)
+    return start_life(learner, agent, key_rule)
+
+
+def empty_replay(learning: Learning, world: Any, memory: PyTree) -> ring.Replay | tuple[()]:
+    """The buffer that a life starts with."""
+    if not learning.replay:
+        return ()
+    time, streams, actions = learning.unroll, learning.streams, world.num_actions
+
+    def zeros(steps: int, dtype: Any, *shape: int) -> Array:
+        return jnp.zeros((steps, streams, *shape), dtype)
+
+    example = Experience(
+        observation=zeros(time + 1, world.observation.dtype, *world.observation.shape),
+        action=zeros(time, jnp.int32),
+        reward=zeros(time, jnp.float32),
+        discount=zeros(time, jnp.float32),
+        first=zeros(time + 1, jnp.bool_),
+        valid=zeros(time, jnp.bool_),
+        behaviour=zeros(time, jnp.float32, actions),
+        memory=memory,
+    )
+    return ring.start(example, learning.capacity)
+
+
+def practise(streams: Any, unroll: int, life: Life) -> tuple[Life, Experience, Metrics]:
+    """Act once in every stream with the agent as it is."""
+    key, key_act = jax.random.split(life.key)
+    actor, experience, episode = act(streams, life.learner.params, life.actor, unroll, key_act)
+    return life._replace(actor=actor, key=key), experience, episode_metrics(experience, episode)
+
+
+def store(life: Life, experience: Experience) -> Life:
+    """Put fresh experience into the replay buffer, if there is one."""
+    return life._replace(replay=ring.add(life.replay, experience)) if life.replay else life
+
+
+def study(
+    learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience
+) -> tuple[LearnerState, Metrics]:
+    """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
+    key_mix, key_update = jax.random.split(jax.random.fold_in(life.key, 1))
+    batch = batch_size(learning)
+    experience = fresh
+    if life.replay or batch != learning.streams:
+        experience = ring.mix(life.replay, fresh, batch, learning.replay, key_mix)
+    state, metrics = update(learner, rule_params, life.learner, experience, key_update)
+    bad = ~jnp.isfinite(metrics["gradient_norm"])
+    return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}
+
+
+def episode_metrics(experience: Experience, episode: Episode) -> Metrics:
+    """Sums over the episodes that ended, so that windows of any length can be averaged correctly."""
+    ended = episode.ended
+    return {
+        "episodes": jnp.sum(ended).astype(jnp.int32),
+        "episode_return": jnp.sum(jnp.where(ended, episode.total, 0.0)),
+        "episode_length": jnp.sum(jnp.where(ended, episode.length, 0)).astype(jnp.float32),
+        "bad_rewards": jnp.sum(~jnp.isfinite(experience.reward)).astype(jnp.int32),
+    }

@@ -1,0 +1,83 @@
+"""Acting: an agent and its streams make experience. `pack` is the only place where time is aligned.
+
+For jittable worlds the whole trajectory is one scan (`act`); for host worlds learning/host.py makes the same steps one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs.base import Episode, Timestep
+from rulax.types import Array, Experience, PyTree
+
+
+class Actor(NamedTuple):
+    """Where an agent is: the state of its streams, what it sees now, and its memory."""
+
+    task: PyTree
+    world: PyTree  # [B, ...]
+    observation: PyTree  # [B, ...]
+    first: Array  # [B]
+    memory: PyTree  # [B, ...]
+
+
+class Step(NamedTuple):
+    """One decision and what came of it."""
+
+    observation: PyTree  # [B, ...]  what the action was chosen from
+    first: Array  # [B]
+    action: Array  # [B]
+    behaviour: Array  # [B, A]
+    reward: Array  # [B]
+    discount: Array  # [B]
+    valid: Array  # [B]
+    episode: Episode  # [B]
+
+
+def begin(streams: Any, task: PyTree, memory: PyTree, key: Array) -> Actor:
+    """Start every stream."""
+    world, timestep = streams.start(task, key)
+    return Actor(task, world, timestep.observation, timestep.first, memory)
+
+
+def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> tuple[Actor, Experience, Episode]:
+    """Act for `unroll` steps in every stream: where the agent is now, what happened, which episodes ended [T, B]."""
+
+    def one_step(actor: Actor, key: Array) -> tuple[Actor, Step]:
+        key_action, key_world = jax.random.split(key)
+        logits, memory = agent.act(actor.observation, actor.first, actor.memory)
+        action = jax.random.categorical(key_action, logits)
+        world, timestep = streams.step(actor.task, actor.world, action, key_world)
+        decided = decide(actor, action, logits, timestep)
+        return Actor(actor.task, world, timestep.observation, timestep.first, memory), decided
+
+    memory = actor.memory
+    actor, steps = jax.lax.scan(one_step, actor, jax.random.split(key, unroll))
+    return actor, pack(steps, actor.observation, actor.first, memory), steps.episode
+
+
+def decide(actor: Actor, action: Array, logits: Array, timestep: Timestep) -> Step:
+    """Put what was seen beside what was done and what followed."""
+    consequence = (timestep.reward, timestep.discount, timestep.valid, timestep.episode)
+    return Step(actor.observation, actor.first, action, logits, *consequence)
+
+
+def pack(steps: Step, last_observation: PyTree, last_first: Array, memory: PyTree) -> Experience:
+    """T decisions and the observation after them, as experience: the only place where time is aligned."""
+
+    def append(sequence: Array, last: Array) -> Array:
+        return jnp.concatenate([sequence, last[None]], axis=0)
+
+    return Experience(
+        observation=jax.tree.map(append, steps.observation, last_observation),
+        action=steps.action,
+        reward=steps.reward,
+        discount=steps.discount,
+        first=append(steps.first, last_first),
+        valid=steps.valid,
+        behaviour=steps.behaviour,
+        memory=memory,
+    )

@@ -1,0 +1,181 @@
+"""Training: agents, one rule, to the end of the budget. Jittable worlds run in compiled chunks, many seeds at once.
+
+A `Trainer` is what the command line drives: `init`, then `advance` until the budget is spent. Metrics are returned, [I, K] for I
+iterations of K seeds; nothing is printed here. One iteration is: act once in every stream, store, one update.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rulax.envs.base import Environment, HostEnvironment
+from rulax.envs.wrappers import streams as make_streams
+from rulax.learning.life import Life, born, empty_replay, make_learner, practise, store, study
+from rulax.learning.rollout import begin
+from rulax.rules.base import Recipe
+from rulax.types import Array, Metrics, PyTree
+
+CHUNK_SECONDS = 1.0  # how long a compiled chunk should last: short enough for a prompt Ctrl-C, long enough to hide the host
+MAX_CHUNK = 1024  # iterations for which a chunk has room to record metrics
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerConfig:
+    """What to train, beside the recipe."""
+
+    seeds: int = 1
+    """Agents trained side by side."""
+    total_steps: int = 100_000
+    """Environment steps per agent."""
+    task: Literal["default", "random"] = "default"
+    """The environment's own task, or one drawn per agent."""
+    rule_seed: int = 0
+    """Seed for the parameters of a rule that brings none of its own."""
+
+
+class TrainState(NamedTuple):
+    """All lives, and how far they have come."""
+
+    life: Life  # leaves [K, ...]
+    iteration: Array  # [] int32
+
+
+class Trainer:
+    """Trains K agents on a jittable world; `host.HostTrainer` has the same methods for worlds that step on the CPU."""
+
+    def __init__(self, environment: Any, recipe: Recipe, config: TrainerConfig):
+        self.environment, self.recipe, self.config = environment, recipe, config
+        learning = recipe.learning
+        self.steps_per_iteration = learning.streams * learning.unroll
+        self.total_iterations = max(1, -(-config.total_steps // self.steps_per_iteration))
+        self.warm_iterations = max(0, -(-learning.warmup // learning.streams) - 1) if learning.replay else 0
+        self.learner = make_learner(recipe, self.total_iterations - self.warm_iterations)
+        self.rule_params = recipe.rule.init(jax.random.key(config.rule_seed))
+        self.streams = self._make_streams()
+        self._chunk_size = 1
+        self._compiled: Any = None
+
+    def _make_streams(self) -> Any:
+        return make_streams(self.environment, self.recipe.learning.streams)
+
+    # -- one agent ------------------------------------------------------------------------------------------------------
+
+    def _start(self, key: Array) -> Life:
+        key_task, key_agent, key_streams, key_life = jax.random.split(key, 4)
+        random_task = self.config.task == "random"
+        task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
+        learner = born(self.recipe, self.learner, self.environment, key_agent)
+        memory = learner.params.initial_memory(self.recipe.learning.streams)
+        actor = begin(self.streams, task, memory, key_streams)
+        return Life(learner, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
+
+    # -- all agents -----------------------------------------------------------------------------------------------------
+
+    def init(self, key: Array) -> TrainState:
+        """K newborn agents."""
+        life = jax.jit(jax.vmap(self._start))(jax.random.split(key, self.config.seeds))
+        return TrainState(life, jnp.zeros((), jnp.int32))
+
+    def skeleton(self) -> PyTree:
+        """Shapes and dtypes of the state, without making one: what a checkpoint is checked against."""
+        return jax.eval_shape(self.init, jax.random.key(0))
+
+    def resume(self, state: TrainState) -> TrainState:
+        """Continue from a restored state."""
+        return state
+
+    def done(self, state: TrainState) -> bool:
+        """Whether the budget is spent."""
+        return int(state.iteration) >= self.total_iterations
+
+    def steps(self, state: TrainState) -> int:
+        """Environment steps per agent so far."""
+        return int(state.iteration) * self.steps_per_iteration
+
+    def advance(self, state: TrainState) -> tuple[TrainState, dict[str, np.ndarray]]:
+        """Go on for about a second: the next state (the old one is consumed), and metrics [I, K]."""
+        if self._compiled is None:
+            self._compiled = self._compile(state)
+        left = self.total_iterations - int(state.iteration)
+        number = max(1, min(self._chunk_size, left, MAX_CHUNK))
+        began = time.perf_counter()
+        state, metrics = jax.block_until_ready(self._compiled(self.rule_params, state, jnp.int32(number)))
+        self._adapt(number, time.perf_counter() - began)
+        return state, {name: np.asarray(values)[:number] for name, values in metrics.items()}
+
+    def flops_per_iteration(self, state: TrainState) -> float:
+        """Floating-point operations of one iteration of all seeds, as the compiler counts them (loops are counted once)."""
+        lowered = jax.jit(self._iteration).lower(self.rule_params, state)
+        cost = lowered.compile().cost_analysis()
+        return float((cost[0] if isinstance(cost, list) else cost or {}).get("flops", float("nan")))
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def agent(self, state: TrainState, seed: int = 0) -> PyTree:
+        """One agent's parameters."""
+        return jax.tree.map(lambda x: x[seed], state.life.learner.params)
+
+    # -- compiled parts ---------------------------------------------------------------------------------------------------
+
+    def _compile(self, state: TrainState) -> Any:
+        # The number of iterations is an argument and not a shape, so one program serves chunks of every length.
+        chunk = jax.jit(self._chunk, donate_argnums=1)
+        return chunk.lower(self.rule_params, state, jnp.int32(1)).compile()
+
+    def _chunk(self, rule_params: PyTree, state: TrainState, number: Array) -> tuple[TrainState, Metrics]:
+        example = jax.eval_shape(self._iteration, rule_params, state)[1]
+        rows = jax.tree.map(lambda x: jnp.zeros((MAX_CHUNK, *x.shape), x.dtype), example)
+
+        def body(index: Array, carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
+            state, rows = carry
+            state, metrics = self._iteration(rule_params, state)
+            return state, jax.tree.map(lambda row, value: row.at[index].set(value), rows, metrics)
+
+        return jax.lax.fori_loop(0, number, body, (state, rows))
+
+    def _iteration(self, rule_params: PyTree, state: TrainState) -> tuple[TrainState, Metrics]:
+        unroll = self.recipe.learning.unroll
+        life, fresh, acted = jax.vmap(lambda life: practise(self.streams, unroll, life))(state.life)
+        life, learned = self.learn(rule_params, jax.vmap(store)(life, fresh), fresh, state.iteration)
+        return TrainState(life, state.iteration + 1), acted | learned
+
+    def learn(self, rule_params: PyTree, life: Life, fresh: PyTree, iteration: Array) -> tuple[Life, Metrics]:
+        """One update of every agent, once the replay buffers hold enough."""
+
+        def studied(life: Life) -> tuple[PyTree, Metrics]:
+            one = lambda life, fresh: study(self.learner, self.recipe.learning, rule_params, life, fresh)  # noqa: E731
+            return jax.vmap(one)(life, fresh)
+
+        if not self.warm_iterations:
+            learner, metrics = studied(life)
+            return life._replace(learner=learner), metrics
+        example = jax.eval_shape(studied, life)[1]
+        nothing = jax.tree.map(not_measured, example)
+        ready = iteration >= self.warm_iterations  # one boolean for all seeds, so that the update is really skipped
+        learner, metrics = jax.lax.cond(ready, studied, lambda life: (life.learner, nothing), life)
+        return life._replace(learner=learner), metrics
+
+    def _adapt(self, number: int, seconds: float) -> None:
+        wanted = number * CHUNK_SECONDS / max(seconds, 1e-6)
+        self._chunk_size = int(np.clip(wanted, 1, 4 * self._chunk_size))  # grow by steps: the first chunks are noisy
+
+
+def not_measured(like: jax.ShapeDtypeStruct) -> Array:
+    """What a metric shows before the first update: NaN, or 0 for a count."""
+    return jnp.full(like.shape, jnp.nan if jnp.issubdtype(like.dtype, jnp.floating) else 0, like.dtype)
+
+
+def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainerConfig) -> Trainer:
+    """The trainer for this kind of world."""
+    if isinstance(environment, HostEnvironment):
+        from rulax.learning.host import HostTrainer
+
+        return HostTrainer(environment, recipe, config)
+    return Trainer(environment, recipe, config)

@@ -1,0 +1,117 @@
+"""Turns one batch of experience into the next parameters of one agent: predict, targets, loss, gradient, step.
+
+A rule's targets need the predictions for every action, but its loss touches only the action that was taken. So the embedding of
+the observations is computed once and read twice: `predict` for all actions (forward only, feeds the targets) and `predict_taken`
+(what the gradient passes through). The backward pass runs over one row per step instead of one per action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rulax.rules.base import UpdateRule
+from rulax.types import Array, Batch, Experience, LearnerState, Metrics, Predictions, PyTree, now
+
+
+class Learner(NamedTuple):
+    """What stays fixed over an agent's life: the rule, and how its gradient becomes steps."""
+
+    rule: UpdateRule
+    optimiser: optax.GradientTransformation
+    epochs: int = 1
+    minibatches: int = 1
+    slow_decay: float = 0.9
+
+
+class Reading(NamedTuple):
+    """The agent's predictions at the taken actions, and the way from their gradient back to the parameters."""
+
+    taken: Predictions  # [T, B, ...]
+    pull_back: Callable[[Predictions], tuple[PyTree]]
+    embedding: Array  # [T+1, B, D]
+
+
+def start_life(learner: Learner, params: PyTree, key: Array) -> LearnerState:
+    """A newborn agent: its slow copy is itself."""
+    copy = jax.tree.map(jnp.copy, params)  # a copy, because donated buffers may not be shared
+    return LearnerState(params, copy, learner.optimiser.init(params), learner.rule.start(key), jnp.zeros((), jnp.int32))
+
+
+def update(
+    learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
+) -> tuple[LearnerState, Metrics]:
+    """One update: targets once, then one gradient step, or `epochs` x `minibatches` of them with the same targets."""
+    reading = read(state.params, experience)
+    slow = state.slow.predict(state.slow.embed(experience))
+    batch = Batch(experience, state.params.predict(reading.embedding), slow)
+    targets, rule_state, metrics = learner.rule.targets(rule_params, state.rule_state, batch)
+    mixed = jax.tree.map(lambda old, new: learner.slow_decay * old + (1 - learner.slow_decay) * new, state.slow, state.params)
+    if learner.epochs * learner.minibatches == 1:
+        grads, loss_metrics = gradient(learner.rule, reading, targets, experience)
+        params, optimiser_state = step(learner, state.params, state.optimiser_state, grads)
+    else:
+        params, optimiser_state, loss_metrics = passes(learner, state, targets, experience, key)
+    state = LearnerState(params, mixed, optimiser_state, rule_state, state.updates + 1)
+    return state, metrics | loss_metrics
+
+
+def read(params: PyTree, experience: Experience) -> Reading:
+    """Read the experience once, keeping the way back."""
+
+    def taken_and_embedding(params: PyTree) -> tuple[Predictions, Array]:
+        embedding = params.embed(experience)
+        return params.predict_taken(now(embedding), experience.action), embedding
+
+    taken, pull_back, embedding = jax.vjp(taken_and_embedding, params, has_aux=True)
+    return Reading(taken, pull_back, embedding)
+
+
+def gradient(rule: UpdateRule, reading: Reading, targets: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
+    """Gradient of the mean loss over valid steps: first with respect to the taken predictions, then pulled back."""
+
+    def mean_loss(taken: Predictions) -> tuple[Array, Metrics]:
+        loss, metrics = rule.loss(taken, targets, experience)
+        valid = experience.valid.astype(loss.dtype)
+        mean = jnp.sum(loss * valid) / (jnp.sum(valid) + 1e-8)
+        return mean, metrics | {"loss": mean}
+
+    slopes, metrics = jax.grad(mean_loss, has_aux=True)(reading.taken)
+    (grads,) = reading.pull_back(slopes)
+    return grads, metrics | {"gradient_norm": optax.global_norm(grads)}
+
+
+def step(learner: Learner, params: PyTree, optimiser_state: PyTree, grads: PyTree) -> tuple[PyTree, PyTree]:
+    """Apply one gradient."""
+    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, params)
+    return optax.apply_updates(params, updates), optimiser_state
+
+
+def passes(
+    learner: Learner, state: LearnerState, targets: PyTree, experience: Experience, key: Array
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Several gradient steps on one batch, each on a random subset of its streams (so that memory stays in order)."""
+    streams = experience.action.shape[1]
+    size = streams // learner.minibatches
+    orders = jax.vmap(lambda k: jax.random.permutation(k, streams))(jax.random.split(key, learner.epochs))
+    subsets = orders.reshape(learner.epochs * learner.minibatches, size)
+
+    def one_pass(carry: tuple[PyTree, PyTree], subset: Array) -> tuple[tuple[PyTree, PyTree], Metrics]:
+        params, optimiser_state = carry
+        part = take_streams(experience, subset)
+        part_targets = jax.tree.map(lambda x: jnp.take(x, subset, axis=1), targets)
+        grads, metrics = gradient(learner.rule, read(params, part), part_targets, part)
+        return step(learner, params, optimiser_state, grads), metrics
+
+    (params, optimiser_state), metrics = jax.lax.scan(one_pass, (state.params, state.optimiser_state), subsets)
+    return params, optimiser_state, jax.tree.map(jnp.mean, metrics)
+
+
+def take_streams(experience: Experience, index: Array) -> Experience:
+    """The experience of some streams only."""
+    parts = jax.tree.map(lambda x: jnp.take(x, index, axis=1), experience._replace(memory=()))
+    return parts._replace(memory=jax.tree.map(lambda x: jnp.take(x, index, axis=0), experience.memory))

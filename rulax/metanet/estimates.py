@@ -1,0 +1,88 @@
+"""How good the actions were: Retrace targets, advantages and errors of the action value. Rules read it before the meta-network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.metanet.sizes import Constants, Sizes
+from rulax.rules.returns import over_streams, retrace
+from rulax.rules.values import Bins, Moments, at_action, expected_value, log_probability, normalise, update_moments
+from rulax.types import Array, Batch, Experience, later, now
+
+
+class Scales(NamedTuple):
+    """Moving averages over an agent's life, by which advantages and errors are normalised."""
+
+    advantage: Moments
+    error: Moments
+
+
+class Estimates(NamedTuple):
+    """What the action value says of a trajectory. Targets and advantages come from the slow copy, as in Muesli."""
+
+    values: Array  # [T+1, B, A]  the agent's own q
+    value: Array  # [T+1, B]     their mean under the agent's policy
+    slow_values: Array  # [T+1, B, A]  the slow copy's q
+    target: Array  # [T, B]       Retrace target of q at the action taken
+    advantage: Array  # [T, B]       target - slow value
+    normalised_advantage: Array  # [T, B]
+    action_advantages: Array  # [T+1, B, A]  slow q - slow value
+    normalised_action_advantages: Array  # [T+1, B, A]
+    error: Array  # [T, B]       target - the agent's own q at the action taken
+    normalised_error: Array  # [T, B]
+
+
+def episode_ends(experience: Experience) -> Array:
+    """Where observation t + 1 does not follow from action t, [T, B]: nothing may reach back across such a step.
+
+    It ended its episode (discount 0), or a cut-off or dummy step led to another episode's first observation.
+    """
+    return (experience.discount == 0) | later(experience.first)
+
+
+def outcome_known(experience: Experience) -> Array:
+    """Where the stream shows what came of action t, [T, B]: the end of its episode, or the state that it led to.
+
+    Worlds mark exactly the other steps as not `valid`. Moving averages and the lifetime's mean are facts about what happened
+    and go by this; what is learned from is the learner's choice, and goes by `valid`.
+    """
+    return (experience.discount == 0) | ~later(experience.first)
+
+
+def estimate(scales: Scales, batch: Batch, sizes: Sizes, constants: Constants) -> tuple[Scales, Estimates]:
+    """Estimates of one batch, and the moving averages after it."""
+    experience, bins = batch.experience, Bins(sizes.bins, sizes.largest_value)
+    # Policy and value are data to the meta-gradient: it crosses from update to update through y and z alone.
+    online = jax.lax.stop_gradient((batch.online["policy"], batch.online["value"]))
+    policy, values = online[0], expected_value(online[1], bins)
+    slow_values = expected_value(jax.lax.stop_gradient(batch.slow["value"]), bins)  # bootstraps are data as well
+    probabilities = jax.nn.softmax(policy)
+    value = jnp.sum(probabilities * values, -1)
+    slow_value = jnp.sum(probabilities * slow_values, -1)
+    action, known = experience.action, outcome_known(experience)
+    ratios = jnp.exp(log_probability(now(policy), action) - log_probability(experience.behaviour, action))
+    discounts = (constants.discount * experience.discount).astype(value.dtype)
+    rewards, slow_taken = experience.reward.astype(value.dtype), at_action(now(slow_values), action)
+    target = over_streams(retrace, rewards, discounts, slow_value, slow_taken, ratios, known, trace=constants.trace)
+    advantage = target - now(slow_value)
+    error = target - at_action(now(values), action)
+    action_advantages = slow_values - slow_value[..., None]
+    scales = Scales(
+        update_moments(scales.advantage, advantage, known, constants.moments_decay),
+        update_moments(scales.error, error, known, constants.moments_decay),
+    )
+    return scales, Estimates(
+        values=values,
+        value=value,
+        slow_values=slow_values,
+        target=target,
+        advantage=advantage,
+        normalised_advantage=normalise(advantage, scales.advantage),
+        action_advantages=action_advantages,
+        normalised_action_advantages=normalise(action_advantages, scales.advantage),
+        error=error,
+        normalised_error=normalise(error, scales.error, subtract_mean=False),
+    )

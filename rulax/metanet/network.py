@@ -1,0 +1,106 @@
+"""The meta-network: from what happened and what was predicted to what should have been predicted. Called by rules/disco.py.
+
+inputs [T, B, I] -> LSTM backwards in time -> times a gate set by the lifetime's memory -> heads for pi, y and z
+                                                                                    `-> lifetime's memory, for the next update
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from rulax.agents.layers import LSTM, Linear, LSTMState, lstm_gates
+from rulax.metanet.encoder import Encoder, Encoding, encode
+from rulax.metanet.features import Signals
+from rulax.metanet.layers import ActionSets
+from rulax.metanet.lifetime import Lifetime
+from rulax.metanet.sizes import Sizes
+from rulax.types import Array
+
+Memory = LSTMState | tuple[()]  # the lifetime's; () for a rule that has none
+HEAD_STD = 0.3  # of the heads' first weights
+GATE_STD = 1.0
+
+
+class Reading(NamedTuple):
+    """What the meta-network makes of a batch, intermediate results included (they cost nothing: unused ones are not computed)."""
+
+    policy: Array  # [T, B, A] logits
+    state_prediction: Array | None  # [T, B, N] logits
+    action_prediction: Array | None  # [T, B, N] logits, for the action taken
+    summary: Array | None  # [T, B, 1] what the lifetime's memory is told
+    encodings: tuple[Encoding, ...]  # the trajectory's, and the lifetime's if there is one
+    recurrent: Array  # [T, B, H] the backward LSTM's outputs
+    features: Array  # [T, B, H] after the gate
+
+
+class MetaNetwork(eqx.Module):
+    """All parameters of a discovered rule; the module is the pytree that discovery differentiates."""
+
+    encoder: Encoder
+    trajectory: LSTM
+    gate: Linear | None
+    summary: Linear | None
+    state_prediction: Linear | None
+    action_prediction: Linear | None
+    policy_set: ActionSets
+    policy: Linear
+    lifetime: Lifetime | None
+
+    def __init__(self, key: Array, sizes: Sizes):
+        keys = iter(jax.random.split(key, 9))
+        hidden = sizes.hidden
+        self.encoder = Encoder(next(keys), sizes)
+        self.trajectory = LSTM(next(keys), sizes.inputs, hidden)
+        key_y, key_z, key_gate, key_summary = (next(keys) for _ in range(4))
+        self.state_prediction = Linear(key_y, hidden, sizes.prediction_size, HEAD_STD) if sizes.predictions else None
+        self.action_prediction = Linear(key_z, hidden, sizes.prediction_size, HEAD_STD) if sizes.predictions else None
+        self.policy_set = ActionSets(next(keys), hidden + sizes.action_channels[-1], sizes.policy_channels)
+        self.policy = Linear(next(keys), sizes.policy_channels[-1], 1, HEAD_STD)
+        self.gate = Linear(key_gate, sizes.lifetime_hidden, hidden, GATE_STD) if sizes.lifetime else None
+        self.summary = Linear(key_summary, hidden, 1, HEAD_STD) if sizes.lifetime else None
+        self.lifetime = Lifetime(next(keys), sizes) if sizes.lifetime else None
+
+    def read(self, signals: Signals, memory: Memory) -> tuple[Memory, Reading]:
+        """The lifetime's memory after this update, and the targets. The gate is set by the memory *before* it."""
+        encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
+        encodings = encode(encoders, signals)
+        recurrent = unroll_backwards(self.trajectory, encodings[0], signals.ends)
+        features = recurrent if self.gate is None else recurrent * self.gate(memory.hidden)
+        per_action = self.policy_set(encodings[0].actions, features)
+        reading = Reading(
+            policy=self.policy(per_action)[..., 0],
+            state_prediction=None if self.state_prediction is None else self.state_prediction(features),
+            action_prediction=None if self.action_prediction is None else self.action_prediction(features),
+            summary=None if self.summary is None else self.summary(features),
+            encodings=tuple(encodings),
+            recurrent=recurrent,
+            features=features,
+        )
+        if self.lifetime is not None:
+            told = (encodings[1].inputs, reading.summary, reading.state_prediction)
+            memory = self.lifetime.remember(memory, *told, signals.known)
+        return memory, reading
+
+
+def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:
+    """Outputs [T, B, H] of an LSTM that starts at the last step and is cleared where an episode ends.
+
+    Without bootstrapping, a step's output still depends on its own predictions, but what it hands to the step before does not.
+    """
+    bootstrap = encoding.handed_on is encoding.inputs
+    shown = lstm.project(encoding.inputs)  # all inputs in one product; only the hidden state's has to wait
+    handed_on = shown if bootstrap else lstm.project(encoding.handed_on)
+
+    def step(state: LSTMState, inputs: tuple[Array, Array, Array]) -> tuple[LSTMState, Array]:
+        shown, handed_on, end = inputs
+        hidden, cell = (jnp.where(end[:, None], 0, part).astype(part.dtype) for part in state)
+        recurrent = hidden @ lstm.weight_hidden
+        output = lstm_gates(shown + recurrent, cell)
+        return output if bootstrap else lstm_gates(handed_on + recurrent, cell), output.hidden
+
+    _, outputs = jax.lax.scan(step, lstm.initial(ends.shape[1:]), (shown, handed_on, ends), reverse=True)
+    return outputs

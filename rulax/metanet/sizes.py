@@ -1,0 +1,85 @@
+"""What a discovered rule is made of: the sizes and switches of its meta-network, and the constants of its losses.
+
+Nothing here imports JAX: the command line reads these fields, and rule files store them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """Sizes and switches of the meta-network. The defaults are those of Disco103 (Oh et al. 2025, Methods)."""
+
+    prediction_size: int = 600
+    """Numbers in each state prediction (y) and each action prediction (z)."""
+    bins: int = 601
+    """Bins of the two-hot action value (q)."""
+    largest_value: float = 300.0
+    """Value of the outermost bins, in squashed space."""
+    hidden: int = 256
+    """Width of the LSTM that runs backwards in time."""
+    embedding: int = 16
+    """Hidden width of the encoders of y and z; what they put out is one number."""
+    action_channels: tuple[int, ...] = (16, 2)
+    """Channels of the action-set convolution that reads what is known of each action."""
+    policy_channels: tuple[int, ...] = (16,)
+    """Channels of the action-set convolution before the policy target."""
+    lifetime_hidden: int = 128
+    """Width of the LSTM that runs over the agent's updates."""
+    lifetime_embedding: int = 16
+    """Width of the one vector per update that it reads."""
+    predictions: bool = True
+    """Whether the agent makes the predictions y and z, which have no meaning but what discovery gives them."""
+    bootstrap: bool = True
+    """Whether a target may depend on predictions of later states: y, z and the value at t + 1 and after."""
+    lifetime: bool = True
+    """Whether the rule remembers anything from one update to the next."""
+    value: bool = True
+    """Whether the agent predicts the action value q, and the rule reads it."""
+    next_policy: bool = True
+    """Whether the agent predicts its own policy at the next state (p)."""
+
+    def __post_init__(self) -> None:
+        small = min(self.prediction_size, self.bins - 1, self.hidden, self.embedding)
+        widths = (*self.action_channels, *self.policy_channels, self.lifetime_hidden, self.lifetime_embedding, small)
+        if not self.action_channels or not self.policy_channels or min(widths) < 1:
+            raise ValueError("a meta-network needs at least one of everything: give sizes of at least 1 (bins at least 2)")
+
+    @property
+    def scalars(self) -> int:
+        """Numbers per step that need no encoding: probabilities 3, outcome 2, and 4 about the value."""
+        return 5 + (4 if self.value else 0)
+
+    @property
+    def channels(self) -> int:
+        """Numbers per action: probabilities 3, the action taken 1, y and z 2, and 3 about the value."""
+        return 4 + (2 if self.predictions else 0) + (3 if self.value else 0)
+
+    @property
+    def inputs(self) -> int:
+        """Numbers per step that the backward LSTM reads: scalars, 14 of y and z, two views of the action encoding."""
+        return self.scalars + (14 if self.predictions else 0) + 2 * self.action_channels[-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Constants:
+    """Numbers of a discovered rule that were chosen by people, with the values that Disco103 was found with."""
+
+    discount: float = 0.997
+    """Discount of the action value."""
+    trace: float = 0.95
+    """Lambda of its Retrace target."""
+    policy_cost: float = 1.0
+    """Weight of KL(policy target || policy)."""
+    state_prediction_cost: float = 1.0
+    """Weight of the same for y."""
+    action_prediction_cost: float = 1.0
+    """Weight of the same for z at the action taken."""
+    next_policy_cost: float = 1.0
+    """Weight of the same for p at the action taken; its target is the policy one step later."""
+    value_cost: float = 0.2
+    """Weight of the two-hot loss of q at the action taken."""
+    moments_decay: float = 0.99
+    """Decay of the moving averages that normalise advantages and errors."""

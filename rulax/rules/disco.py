@@ -1,0 +1,116 @@
+"""Discovered rules (DiscoRL): a meta-network says what the agent should have predicted, and one KL each teaches it.
+
+Oh et al., "Discovering state-of-the-art reinforcement learning algorithms", Nature 648 (2025). `disco` has a fresh, random
+meta-network for discovery to start from; `disco103` has the published one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.agents.layers import LSTMState
+from rulax.metanet.estimates import Estimates, Scales, episode_ends, estimate
+from rulax.metanet.features import look
+from rulax.metanet.lifetime import start_lifetime
+from rulax.metanet.network import MetaNetwork
+from rulax.metanet.sizes import Constants, Sizes
+from rulax.rules.base import UpdateRule
+from rulax.rules.values import Bins, entropy, kl, masked_mean, start_moments, value_loss
+from rulax.settings import Learning, Network
+from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later
+
+# How the reference evaluates Disco103 on Catch: two streams, every batch from replay. The clip follows Adam, never precedes it.
+LEARNING = Learning(
+    streams=2,
+    unroll=29,
+    batch=64,
+    replay=1.0,
+    capacity=1024,
+    warmup=64,
+    learning_rate=1e-3,
+    clip_update=1.0,
+    slow_decay=0.9,
+)
+NETWORK = Network(torso="mlp", hidden=(512, 512), activate_last=False, action_model=128, action_hidden=(128,))
+
+
+class DiscoState(NamedTuple):
+    """What a discovered rule remembers over one agent's life."""
+
+    lifetime: LSTMState | tuple[()]  # () without the lifetime LSTM
+    scales: Scales | tuple[()]  # () without the value head
+
+
+def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateRule:
+    """A rule whose targets come from a meta-network, freshly drawn by `init`.
+
+    loss = KL(pi' || pi) + KL(y' || y) + KL(z' || z(a)) + KL(p' || p(a)) + value_cost KL(q' || q(a)), up to a constant
+
+    pi', y' and z' are the meta-network's; p' is the policy one step later, where there is a later step; q' is the two-hot
+    Retrace target. To an outer gradient only y and z connect one update with the next: policies and values are data.
+    """
+
+    def init(key: Array) -> MetaNetwork:
+        return MetaNetwork(key, sizes)
+
+    def start(key: Array) -> DiscoState:
+        del key
+        scales = Scales(start_moments(), start_moments()) if sizes.value else ()
+        return DiscoState(start_lifetime(sizes), scales)
+
+    def targets(network: MetaNetwork, state: DiscoState, batch: Batch) -> tuple[PyTree, DiscoState, Metrics]:
+        scales, estimates = estimate(state.scales, batch, sizes, constants) if sizes.value else ((), None)
+        lifetime, reading = network.read(look(batch, estimates, sizes.bootstrap), state.lifetime)
+        targets = {"policy": reading.policy}
+        if sizes.predictions:
+            targets["state_prediction"] = reading.state_prediction
+            targets["action_prediction"] = reading.action_prediction
+        if sizes.value:
+            targets["value"] = estimates.target
+        if sizes.next_policy:
+            # Data, like every policy here: an outer gradient may not reach the policy through what p should say.
+            targets["next_policy"] = later(jax.lax.stop_gradient(batch.online["policy"]))
+        return targets, DiscoState(lifetime, scales), describe(estimates, targets, batch.experience)
+
+    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        terms = losses(taken, targets, experience, sizes)
+        total = sum(getattr(constants, f"{name}_cost") * term for name, term in terms.items())
+        metrics = {f"{name}_loss": term for name, term in terms.items()} | {"entropy": entropy(taken["policy"])}
+        return total, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
+
+    return UpdateRule(lambda num_actions: heads(num_actions, sizes), init, start, targets, loss)
+
+
+def heads(num_actions: int, sizes: Sizes) -> dict[str, Head]:
+    """What an agent must predict to learn by a discovered rule of these sizes."""
+    found = {"policy": Head(num_actions)}
+    if sizes.predictions:
+        found["state_prediction"] = Head(sizes.prediction_size)
+        found["action_prediction"] = Head(sizes.prediction_size, per_action=True)
+    if sizes.next_policy:
+        found["next_policy"] = Head(num_actions, per_action=True)
+    if sizes.value:
+        found["value"] = Head(sizes.bins, per_action=True)
+    return found
+
+
+def losses(taken: Predictions, targets: PyTree, experience: Experience, sizes: Sizes) -> dict[str, Array]:
+    """Each prediction's loss per step [T, B], before its weight."""
+    terms = {name: kl(targets[name], taken[name]) for name in targets if name != "value"}
+    if "next_policy" in terms:
+        # After the end of an episode comes another's first state: nothing that this action could predict.
+        terms["next_policy"] = jnp.where(episode_ends(experience), 0, terms["next_policy"])
+    if "value" in targets:
+        terms["value"] = value_loss(taken["value"], targets["value"], Bins(sizes.bins, sizes.largest_value))
+    return terms
+
+
+def describe(estimates: Estimates | None, targets: PyTree, experience: Experience) -> Metrics:
+    """Numbers to watch: how good things are thought to be, and how sure the policy's targets are."""
+    shown = {"target_entropy": entropy(targets["policy"])}
+    if estimates is not None:
+        shown |= {"advantage": estimates.advantage, "return": estimates.target, "value_error": estimates.error}
+    return {name: masked_mean(metric, experience.valid) for name, metric in shown.items()}

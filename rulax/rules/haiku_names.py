@@ -1,0 +1,126 @@
+"""The reference's names for Disco103's tensors and ours: the one table through which its files are read and written.
+
+Used by rules/pretrained.py. The reference stores every layer as `w` [inputs, outputs] and `b`; where we keep a matrix in two
+parts (an LSTM's input and hidden rows, an action set's own and mean rows), its `w` is ours one above the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from rulax.metanet.sizes import Sizes
+from rulax.rules.rule_files import RuleFileError
+
+
+class Layer(NamedTuple):
+    """Our layer, and what its matrix is made of."""
+
+    path: str
+    parts: tuple[str, ...] = ("weight",)
+    convolution: bool = False  # the reference writes it [1, inputs, outputs]
+
+
+LSTM_PARTS = ("weight_input", "weight_hidden")
+SET_PARTS = ("weight_own", "weight_mean")
+LIFETIME = "lstm/~/meta_lstm/~unroll"
+
+TABLE = {
+    "lstm/linear": Layer("gate"),
+    "lstm/linear_1": Layer("summary"),
+    "lstm/linear_2": Layer("state_prediction"),
+    "lstm/linear_3": Layer("action_prediction"),
+    "lstm/linear_4": Layer("policy"),
+    "lstm/lstm/linear": Layer("trajectory", LSTM_PARTS),
+    "lstm/mlp/~/linear_0": Layer("encoder.state_prediction.layers.0"),
+    "lstm/mlp/~/linear_1": Layer("encoder.state_prediction.layers.1"),
+    "lstm/mlp_1/~/linear_0": Layer("encoder.action_prediction.layers.0"),
+    "lstm/mlp_1/~/linear_1": Layer("encoder.action_prediction.layers.1"),
+    "lstm/sequential/conv1_d": Layer("encoder.actions.layers.0", SET_PARTS, True),
+    "lstm/sequential/conv1_d_1": Layer("encoder.actions.layers.1", SET_PARTS, True),
+    "lstm/sequential_1/conv1_d": Layer("policy_set.layers.0", SET_PARTS, True),
+    f"{LIFETIME}/lstm/linear": Layer("lifetime.memory", LSTM_PARTS),
+    f"{LIFETIME}/mlp/~/linear_0": Layer("lifetime.encoder.state_prediction.layers.0"),
+    f"{LIFETIME}/mlp/~/linear_1": Layer("lifetime.encoder.state_prediction.layers.1"),
+    f"{LIFETIME}/mlp_1/~/linear_0": Layer("lifetime.encoder.action_prediction.layers.0"),
+    f"{LIFETIME}/mlp_1/~/linear_1": Layer("lifetime.encoder.action_prediction.layers.1"),
+    f"{LIFETIME}/mlp_2/~/linear_0": Layer("lifetime.pool"),
+    f"{LIFETIME}/sequential/conv1_d": Layer("lifetime.encoder.actions.layers.0", SET_PARTS, True),
+    f"{LIFETIME}/sequential/conv1_d_1": Layer("lifetime.encoder.actions.layers.1", SET_PARTS, True),
+}
+
+
+def sizes_from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> Sizes:
+    """The sizes of a rule in the reference's format, from the shapes of a few tensors; `assemble` then checks all of them."""
+
+    def width(name: str) -> int:
+        return _bias(file, tensors, name).shape[0]
+
+    return Sizes(
+        prediction_size=width("lstm/linear_2"),
+        hidden=width("lstm/linear"),
+        embedding=width("lstm/mlp/~/linear_0"),
+        action_channels=(width("lstm/sequential/conv1_d"), width("lstm/sequential/conv1_d_1")),
+        policy_channels=(width("lstm/sequential_1/conv1_d"),),
+        lifetime_hidden=width(f"{LIFETIME}/lstm/linear") // 4,
+        lifetime_embedding=width(f"{LIFETIME}/mlp_2/~/linear_0"),
+    )
+
+
+def from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors under our names. Nothing is checked here but that the matrices can be cut where they must be."""
+    ours = {}
+    for name in tensors:
+        if name.rpartition("/")[0] not in TABLE or name.rpartition("/")[2] not in ("w", "b"):
+            raise RuleFileError(f"{file}: tensor '{name}' is none of Disco103's")
+    for module, layer in TABLE.items():
+        bias, weight = _bias(file, tensors, module), tensors.get(f"{module}/w")
+        if weight is None:
+            raise RuleFileError(f"{file}: tensor '{module}/w' is missing")
+        rank = 3 if layer.convolution else 2
+        if weight.ndim != rank or (layer.convolution and weight.shape[0] != 1):
+            raise RuleFileError(
+                f"{file}: tensor '{module}/w' has shape {weight.shape}, but it must have {rank} axes, a kernel of 1"
+            )
+        ours |= _cut(file, module, layer, weight[0] if layer.convolution else weight)
+        ours[f"{layer.path}.bias"] = bias
+    return ours
+
+
+def to_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors under the reference's names; only a rule with all parts of Disco103 and no others has them."""
+    theirs, used = {}, set()
+    for module, layer in TABLE.items():
+        paths = [f"{layer.path}.{part}" for part in layer.parts]
+        used |= {*paths, f"{layer.path}.bias"}
+        if not used <= set(tensors):
+            raise RuleFileError(
+                f"{file}: the reference's format needs '{layer.path}', which this rule has not; use .safetensors"
+            )
+        weight = np.concatenate([tensors[path] for path in paths])
+        theirs[f"{module}/w"] = weight[None] if layer.convolution else weight
+        theirs[f"{module}/b"] = tensors[f"{layer.path}.bias"]
+    for path in set(tensors) - used:
+        raise RuleFileError(f"{file}: the reference's format has no place for '{path}'; use .safetensors")
+    return theirs
+
+
+def _cut(file: str, module: str, layer: Layer, weight: np.ndarray) -> dict[str, np.ndarray]:
+    """A matrix in our parts: an LSTM's hidden rows are as many as a quarter of its columns, an action set's are a half."""
+    rows = weight.shape[0]
+    ends = {("weight",): [], LSTM_PARTS: [rows - weight.shape[1] // 4], SET_PARTS: [rows // 2]}[layer.parts]
+    if layer.parts != ("weight",) and not 0 < ends[0] < rows:
+        raise RuleFileError(f"{file}: tensor '{module}/w' has shape {weight.shape}: too few rows")
+    parts = np.split(weight, ends)
+    return {f"{layer.path}.{part}": piece for part, piece in zip(layer.parts, parts, strict=True)}
+
+
+def _bias(file: str, tensors: Mapping[str, np.ndarray], module: str) -> np.ndarray:
+    bias = tensors.get(f"{module}/b")
+    if bias is None:
+        raise RuleFileError(f"{file}: tensor '{module}/b' is missing")
+    if bias.ndim != 1 or not bias.size:
+        raise RuleFileError(f"{file}: tensor '{module}/b' has shape {bias.shape}, but it must have one axis")
+    return bias

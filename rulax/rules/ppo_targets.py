@@ -1,0 +1,86 @@
+"""PPO in the language of discovered rules: targets for the policy, the action value and the next policy, and one KL each."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.returns import generalised_advantages, over_streams
+from rulax.rules.values import BINS, Bins, entropy, expected_value, kl, masked_mean, standardise, value_loss
+from rulax.settings import Learning, Network
+from rulax.types import Head, later, now
+
+LEARNING = Learning(
+    streams=64,
+    unroll=32,
+    epochs=4,
+    minibatches=4,
+    learning_rate=1e-3,
+    schedule="linear",
+    clip_gradient=0.5,
+    adam_eps=1e-5,
+)
+NETWORK = Network(hidden=(64, 64), activation="tanh", action_model=64, action_hidden=(64,))
+
+
+def ppo_targets(
+    discount: float = 0.99,
+    trace: float = 0.95,
+    temperature: float = 1.0,
+    clip: float = 1.0,
+    entropy_cost: float = 0.01,
+    value_cost: float = 0.2,
+    next_policy_cost: float = 0.1,
+    bins: Bins = BINS,
+) -> UpdateRule:
+    """PPO in the form of targets, to be laid beside a discovered rule; the policy's step is that of MPO and Muesli.
+
+    policy:      pi' ~ pi^(1 - entropy_cost) exp(clip(A / temperature, +- clip) at the action taken), A standardised
+    value:       q' = A + V, A as it is;  V = sum_a pi(a) q(a)
+    next_policy: p' = pi(s'), where there is a next state
+    loss = KL(pi' || pi) + value_cost KL(q' || q) + next_policy_cost KL(p' || p), up to a constant
+
+    pi is the policy when the targets are computed. For small A the gradient of KL(pi' || pi) there is pi(a) / temperature
+    times that of -A log pi(a), and the power of pi is an entropy bonus: its gradient is that of -entropy_cost H(pi).
+    """
+
+    def heads(num_actions):
+        return {
+            "policy": Head(num_actions),
+            "value": Head(bins.number, per_action=True),
+            "next_policy": Head(num_actions, per_action=True),
+        }
+
+    def targets(rule_params, rule_state, batch):
+        del rule_params
+        experience, log_policy = batch.experience, jax.nn.log_softmax(batch.online["policy"])
+        values = jnp.sum(jnp.exp(log_policy) * expected_value(batch.online["value"], bins), -1)
+        arrays = (experience.reward, discount * experience.discount, values, experience.valid)
+        advantages = over_streams(generalised_advantages, *arrays, trace=trace)
+        push = jnp.clip(standardise(advantages, experience.valid) / temperature, -clip, clip)
+        taken = jax.nn.one_hot(experience.action, log_policy.shape[-1], dtype=log_policy.dtype)
+        targets = {
+            "policy": (1 - entropy_cost) * now(log_policy) + push[..., None] * taken,
+            "value": advantages + now(values),
+            "next_policy": later(log_policy),
+        }
+        metrics = {"advantage": advantages, "return": targets["value"], "target_kl": kl(targets["policy"], now(log_policy))}
+        return targets, rule_state, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
+
+    def loss(taken, targets, experience):
+        policy_loss = kl(targets["policy"], taken["policy"])
+        q_loss = value_loss(taken["value"], targets["value"], bins)
+        # After the end of an episode comes another's first state: nothing that this action could predict.
+        next_loss = jnp.where(experience.discount > 0, kl(targets["next_policy"], taken["next_policy"]), 0)
+        metrics = {
+            "policy_loss": policy_loss,
+            "value_loss": q_loss,
+            "next_policy_loss": next_loss,
+            "entropy": entropy(taken["policy"]),
+            "kl": kl(experience.behaviour, taken["policy"]),
+        }
+        metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
+        return policy_loss + value_cost * q_loss + next_policy_cost * next_loss, metrics
+
+    return UpdateRule(heads, no_params, no_state, targets, loss)

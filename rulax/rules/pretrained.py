@@ -1,0 +1,181 @@
+"""Rule files: a discovered rule on disk, ours (.safetensors) or the reference's (.npz), and the published rule Disco103.
+
+    file -> tensors by our readable paths -> `MetaNetwork` -> rule
+
+A file is never trusted: nothing is unpickled, and every shape is compared with what the sizes ask for before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rulax.metanet.network import MetaNetwork
+from rulax.metanet.sizes import Constants, Sizes
+from rulax.rules import rule_files
+from rulax.rules.base import UpdateRule
+from rulax.rules.disco import LEARNING as LEARNING
+from rulax.rules.disco import NETWORK as NETWORK
+from rulax.rules.disco import disco
+from rulax.rules.haiku_names import from_haiku, sizes_from_haiku, to_haiku
+from rulax.rules.rule_files import RuleFileError
+from rulax.types import Array, PyTree
+
+SHA256 = "dac840a15b81e8805326363458c33979626172618f620d9e6e170315388530aa"
+FILE_NAME = "disco_103.npz"
+URLS = tuple(  # the second is where the file was before the reference became a package
+    f"https://raw.githubusercontent.com/google-deepmind/disco_rl/main/{folder}update_rules/weights/{FILE_NAME}"
+    for folder in ("disco_rl/", "")
+)
+DISCO103_ABOUT = {
+    "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
+    "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
+}
+NOT_INSTALLED = (
+    "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
+)
+
+
+class RuleFile(NamedTuple):
+    """A discovered rule, and what its file says about it."""
+
+    params: MetaNetwork
+    sizes: Sizes
+    about: dict[str, str]  # `found`, `licence`, and whatever else was written
+
+
+# -- rules -----------------------------------------------------------------------------------------------------------------
+
+
+def disco103(constants: Constants = Constants()) -> UpdateRule:
+    """The published rule, if it is installed."""
+    path = find_disco103()
+    if path is None:
+        raise ValueError(NOT_INSTALLED)
+    return rule_from_file(path, constants)
+
+
+def rule_from_file(path: str | Path, constants: Constants = Constants()) -> UpdateRule:
+    """The rule in a file; its `init` gives the file's parameters, whatever the key."""
+    loaded = load_rule(path)
+
+    def init(key: Array) -> MetaNetwork:
+        del key
+        return loaded.params
+
+    return disco(loaded.sizes, constants)._replace(init=init)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------------
+
+
+def load_rule(path: str | Path) -> RuleFile:
+    """Read a rule file of either kind; `RuleFileError` says in one sentence what is wrong with it."""
+    path = Path(path)
+    if path.suffix == ".npz":
+        tensors = rule_files.read_npz(path)
+        sizes = sizes_from_haiku(path.name, tensors)
+        tensors, about = from_haiku(path.name, tensors), DISCO103_ABOUT if is_disco103(path) else {}
+    elif path.suffix == ".safetensors":
+        tensors, sizes, about = rule_files.read_safetensors(path)
+    else:
+        raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
+    return RuleFile(assemble(path.name, tensors, sizes), sizes, dict(about))
+
+
+def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mapping[str, str] | None = None) -> None:
+    """Write a rule: .safetensors with everything known about it, or .npz for the reference (which needs all parts of Disco103)."""
+    path, tensors = Path(path), take_apart(params)
+    if path.suffix == ".npz":
+        rule_files.write_npz(path, to_haiku(path.name, tensors))
+    elif path.suffix == ".safetensors":
+        rule_files.write_safetensors(path, tensors, sizes, about or {})
+    else:
+        raise RuleFileError(f"{path.name}: the name of a rule file ends in .safetensors or .npz")
+
+
+def take_apart(params: PyTree) -> dict[str, np.ndarray]:
+    """Parameters by readable path, such as `trajectory.weight_input`."""
+    leaves = jax.tree_util.tree_leaves_with_path(params)
+    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def assemble(name: str, tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
+    """The meta-network of these sizes with these tensors; an error names the file and the tensor that does not fit."""
+    skeleton = jax.eval_shape(lambda: MetaNetwork(jax.random.key(0), sizes))
+    paths, structure = jax.tree_util.tree_flatten_with_path(skeleton)
+    leaves = []
+    for path, like in paths:
+        key = jax.tree_util.keystr(path, simple=True, separator=".")
+        if key not in tensors:
+            raise RuleFileError(f"{name}: tensor '{key}' is missing")
+        if tensors[key].shape != like.shape:
+            raise RuleFileError(f"{name}: tensor '{key}' has shape {tensors[key].shape}, but it must be {like.shape}")
+        leaves.append(jnp.asarray(tensors[key], jnp.result_type(float)))
+    known = {jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths}
+    for key in tensors:
+        if key not in known:
+            raise RuleFileError(f"{name}: tensor '{key}' belongs to no part of a rule of these sizes")
+    return jax.tree.unflatten(structure, leaves)
+
+
+# -- Disco103 --------------------------------------------------------------------------------------------------------------
+
+
+def rules_folder() -> Path:
+    """Where rules are installed: `rules` in the cache (`RULAX_CACHE`, else the user's)."""
+    if os.environ.get("RULAX_CACHE"):
+        return Path(os.environ["RULAX_CACHE"]) / "rules"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax" / "rules"
+
+
+def find_disco103() -> Path | None:
+    """The published weights: in the folder that `RULAX_RULES` names, else in the cache."""
+    named = os.environ.get("RULAX_RULES")
+    folders = [*([Path(named)] if named else []), rules_folder()]
+    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
+
+
+def is_disco103(path: Path) -> bool:
+    """Whether a file is the published one, to the last bit."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() == SHA256
+
+
+def get_disco103(source: str | Path | None = None) -> Path:
+    """Install the published rule from a local copy, or from the reference's repository. Returns where it is now."""
+    data = _download() if source is None else rule_files.read_bytes(Path(source))
+    origin = URLS[0] if source is None else Path(source).name
+    if hashlib.sha256(data).hexdigest() != SHA256:
+        raise RuleFileError(
+            f"{origin} is not the published Disco103 (its sha256 differs from {SHA256[:12]}...); nothing was installed"
+        )
+    folder = rules_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        rule_files.write_whole(folder / FILE_NAME, data)
+    except OSError as error:
+        raise RuleFileError(
+            f"{folder} cannot be written: {error.strerror or error}; set RULAX_CACHE to another folder"
+        ) from None
+    return folder / FILE_NAME
+
+
+def _download() -> bytes:
+    """The published file from the first address that has it."""
+    problem: Any = None
+    for url in URLS:
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return answer.read(rule_files.MAX_BYTES)
+        except (urllib.error.URLError, TimeoutError, OSError) as error:
+            problem = getattr(error, "reason", error)
+    raise RuleFileError(f"Disco103 cannot be downloaded ({problem}): get {FILE_NAME} elsewhere and give it with --from FILE")

@@ -1,0 +1,87 @@
+"""Q-learning: values of actions learned from replay, and a policy that follows them, since acting samples from the policy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.returns import over_streams, q_lambda
+from rulax.rules.values import BINS, Bins, at_action, entropy, expected_value, kl, masked_mean, value_loss
+from rulax.settings import Learning, Network
+from rulax.types import Head, now
+
+LEARNING = Learning(
+    streams=16,
+    unroll=16,
+    batch=64,
+    replay=0.75,
+    capacity=2048,
+    warmup=64,
+    learning_rate=1e-3,
+    clip_gradient=1.0,
+    adam_eps=1e-5,
+    slow_decay=0.98,
+)
+NETWORK = Network(hidden=(64, 64), activation="relu", action_model=64, action_hidden=(64,))
+
+
+def q_learning(
+    discount: float = 0.99,
+    trace: float = 0.9,
+    epsilon: float = 0.05,
+    temperature: float | None = None,
+    cut_traces: bool = True,
+    policy_cost: float = 1.0,
+    value_cost: float = 1.0,
+    bins: Bins = BINS,
+) -> UpdateRule:
+    """Q(lambda) with double targets (Watkins 1989; Peng and Williams 1996; van Hasselt et al. 2016).
+
+    V_t = q_slow(s_t, argmax_a q(s_t, a));  G_t = r_t + discount ((1 - lambda_t) V_{t+1} + lambda_t G_{t+1})
+    pi' = (1 - epsilon) greedy + epsilon uniform
+    loss = value_cost CE(two-hot of G_t, q(s_t, a_t)) + policy_cost KL(pi' || pi)
+
+    `cut_traces` sets lambda_t = 0 before an action that was not greedy (Watkins), which keeps old experience from biasing
+    the values; without it, Peng's. With a `temperature`, `greedy` becomes the softmax of q / temperature.
+    """
+
+    def heads(num_actions):
+        return {"policy": Head(num_actions), "value": Head(bins.number, per_action=True)}
+
+    def targets(rule_params, rule_state, batch):
+        del rule_params
+        experience, valid = batch.experience, batch.experience.valid
+        online, slow = expected_value(batch.online["value"], bins), expected_value(batch.slow["value"], bins)  # [T+1, B, A]
+        best = jnp.argmax(online, -1)
+        values = at_action(slow, best)
+        greedy = experience.action == now(best) if cut_traces else None
+        arrays = (experience.reward, discount * experience.discount, values, valid, greedy)
+        returns = over_streams(q_lambda, *arrays, trace=trace)
+        targets = {"policy": jnp.log(_follow(now(online), epsilon, temperature)), "value": returns}
+        metrics = {
+            "return": returns,
+            "td_error": jnp.abs(returns - at_action(now(online), experience.action)),
+            "greedy": (experience.action == now(best)).astype(values.dtype),
+        }
+        return targets, rule_state, {name: masked_mean(metric, valid) for name, metric in metrics.items()}
+
+    def loss(taken, targets, experience):
+        policy_loss = kl(targets["policy"], taken["policy"])
+        q_loss = value_loss(taken["value"], targets["value"], bins)
+        metrics = {"policy_loss": policy_loss, "value_loss": q_loss, "entropy": entropy(taken["policy"])}
+        metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
+        return value_cost * q_loss + policy_cost * policy_loss, metrics
+
+    return UpdateRule(heads, no_params, no_state, targets, loss)
+
+
+def _follow(values, epsilon, temperature):
+    """The policy [..., A] that mostly does what the values [..., A] say is best."""
+    num_actions = values.shape[-1]
+    if temperature is None:
+        best = jax.nn.one_hot(jnp.argmax(values, -1), num_actions, dtype=values.dtype)
+    else:
+        best = jax.nn.softmax(values / temperature)
+    # Never quite zero, so that the logarithm of a policy without exploration is a number.
+    return jnp.maximum((1 - epsilon) * best + epsilon / num_actions, 1e-8)

@@ -1,0 +1,165 @@
+"""Tensors from files that may be broken or hostile, and back: the only code that parses rule files. Used by rules/pretrained.py.
+
+Nothing is unpickled. Before a tensor is read, its header must agree with the number of bytes that are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rulax.metanet.sizes import Sizes
+
+MAX_BYTES = 512 * 2**20  # a rule is small; Disco103 has 3 MB
+MAX_TENSORS = 1000
+MAX_WIDTH = 2**16  # of any layer that a file may ask for
+KIND = "rulax.disco"
+
+
+class RuleFileError(ValueError):
+    """A rule file that cannot be used; the text is one sentence that names the file."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """A whole file of acceptable size."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RuleFileError(f"{path.name} is too large for a rule file ({path.stat().st_size / 2**20:.0f} MB)")
+        return path.read_bytes()
+    except OSError as error:
+        raise RuleFileError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+# -- the reference's .npz ------------------------------------------------------------------------------------------------------
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """All tensors of an .npz file: plain floats of the size that the archive itself states."""
+    data = read_bytes(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if len(members) > MAX_TENSORS or sum(member.file_size for member in members) > MAX_BYTES:
+                raise RuleFileError(f"{path.name} claims to hold more than a rule can ({len(members)} tensors)")
+            return {member.filename.removesuffix(".npy"): _read_member(path.name, archive, member) for member in members}
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError):
+        raise RuleFileError(f"{path.name} is not a whole .npz file: it is truncated or of another kind") from None
+
+
+def _read_member(file: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    name = member.filename.removesuffix(".npy")
+    with archive.open(member) as stream:
+        raw = io.BytesIO(stream.read(member.file_size))
+    try:
+        version = np.lib.format.read_magic(raw)
+        read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read_header(raw)
+    except (ValueError, SyntaxError, TypeError):
+        raise RuleFileError(f"{file}: tensor '{name}' is not a plain array") from None
+    if dtype.kind != "f" or dtype.itemsize not in (2, 4, 8):
+        what = "Python objects, which are never loaded" if dtype.hasobject else f"{dtype} numbers, but a rule holds floats"
+        raise RuleFileError(f"{file}: tensor '{name}' holds {what}")
+    body = raw.getbuffer()[raw.tell() :]
+    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(body):
+        raise RuleFileError(f"{file}: tensor '{name}' claims shape {shape}, which its {len(body)} bytes do not fill")
+    array = np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C")
+    return _checked(file, name, array)
+
+
+def write_npz(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write tensors as float32, so that `numpy.load` of anybody reads them."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: np.asarray(tensor, np.float32) for name, tensor in tensors.items()})  # type: ignore[arg-type]
+    write_whole(path, buffer.getvalue())
+
+
+# -- our .safetensors ----------------------------------------------------------------------------------------------------------
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Sizes, dict[str, str]]:
+    """Tensors, sizes and what else the file says about itself."""
+    import safetensors
+    import safetensors.numpy
+
+    data = read_bytes(path)
+    try:
+        tensors = safetensors.numpy.load(data)
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError):
+        raise RuleFileError(f"{path.name} is not a whole .safetensors file: it is truncated or of another kind") from None
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])  # safetensors has just checked it
+    metadata = dict(header.get("__metadata__", {}))
+    if metadata.pop("kind", None) != KIND:
+        raise RuleFileError(f"{path.name} holds tensors but no rule: its metadata has no kind '{KIND}'")
+    sizes = _sizes_from_json(path.name, metadata.pop("sizes", ""))
+    return {name: _checked(path.name, name, tensor) for name, tensor in tensors.items()}, sizes, metadata
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Sizes, about: Mapping[str, str]) -> None:
+    """Write tensors by path, with the sizes and what else is known."""
+    import safetensors.numpy
+
+    metadata = {**about, "kind": KIND, "sizes": json.dumps(dataclasses.asdict(sizes))}
+    contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
+    write_whole(path, safetensors.numpy.save(contiguous, metadata))
+
+
+def _sizes_from_json(file: str, text: str) -> Sizes:
+    """Sizes as a file states them, each of the right type and within bounds."""
+    problem = f"{file}: its metadata does not state the sizes of a rule"
+    try:
+        stated = json.loads(text)
+    except ValueError:
+        raise RuleFileError(problem) from None
+    fields = {field.name: field.default for field in dataclasses.fields(Sizes)}
+    if not isinstance(stated, dict) or not set(stated) <= set(fields):
+        raise RuleFileError(problem)
+    stated = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+    for name, value in stated.items():
+        if not _acceptable(value, fields[name]):
+            raise RuleFileError(f"{problem}: '{name}' cannot be {value!r}")
+    try:
+        return Sizes(**stated)
+    except ValueError as error:
+        raise RuleFileError(f"{file}: {error}") from None
+
+
+def _acceptable(value: object, like: object) -> bool:
+    if isinstance(like, tuple):
+        return isinstance(value, tuple) and 0 < len(value) <= 8 and all(_acceptable(one, 1) for one in value)
+    if isinstance(like, bool):
+        return isinstance(value, bool)
+    if isinstance(like, int):
+        return type(value) is int and 0 < value <= MAX_WIDTH
+    return type(value) in (int, float) and 0 < value < 1e6  # type: ignore[operator]
+
+
+# -- both ------------------------------------------------------------------------------------------------------------------
+
+
+def _checked(file: str, name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f":
+        raise RuleFileError(f"{file}: tensor '{name}' holds {array.dtype} numbers, but a rule holds floats")
+    if not np.isfinite(array).all():
+        raise RuleFileError(f"{file}: tensor '{name}' holds numbers that are not finite")
+    return array
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write beside, then rename: the file is there as a whole or not at all."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,153 @@
+"""What Python users hold: `rulax.train(...)` and `rulax.load(folder)`, both giving a `Run`."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rulax.run import folder as folders
+from rulax.run import plot
+from rulax.run.agent import AgentHandle
+from rulax.run.config import TrainConfig, build
+from rulax.run.log import Row, final_returns, read_rows
+from rulax.run.setup import Prepared, prepare, saved_config
+
+
+class Run:
+    """A run, finished or interrupted: its curve, its numbers, its agents."""
+
+    def __init__(self, config: TrainConfig, folder: Path | None, rows: list[Row], finished: bool, seconds: float):
+        self.config, self.folder, self.rows, self.finished, self.seconds = config, folder, rows, finished, seconds
+        self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
+
+    @classmethod
+    def of(cls, prepared: Prepared, folder: Path | None, rows: list[Row], state: Any, finished: bool, seconds: float) -> Run:
+        """A run that has just been trained."""
+        run = cls(prepared.config, folder, rows, finished, seconds)
+        run._source = (prepared.environment, prepared.trainer, state)
+        return run
+
+    @property
+    def steps(self) -> np.ndarray:
+        """Environment steps per seed at each point of the curve, [P]."""
+        return np.array([row["step"] for row in self.rows], np.int64)
+
+    @property
+    def returns(self) -> np.ndarray:
+        """Mean return of the episodes that ended in each part of the run, [P, K]; NaN where none ended."""
+        return as_array([row["return_per_seed"] for row in self.rows]).reshape(-1, self.config.seeds)
+
+    @property
+    def final_returns(self) -> list[float | None]:
+        """Per seed, the mean over the last tenth of the run."""
+        return final_returns(self.rows)
+
+    @property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Everything that was measured, by name, averaged over seeds, [P]."""
+        names = [name for name in (self.rows[-1] if self.rows else {}) if not name.endswith("_per_seed")]
+        return {name: as_array([row.get(name) for row in self.rows]) for name in names}
+
+    @functools.cached_property
+    def agents(self) -> list[AgentHandle]:
+        """The trained agents, one per seed."""
+        environment, trainer, state = self._source or restore(self)
+        return [AgentHandle(trainer.agent(state, seed), environment.observation) for seed in range(self.config.seeds)]
+
+    @property
+    def agent(self) -> AgentHandle:
+        """The first seed's agent: `run.agent.act(observation)`."""
+        return self.agents[0]
+
+    @property
+    def title(self) -> str:
+        """What the run is called in a picture."""
+        seeds = f"{self.config.seeds} seeds" if self.config.seeds > 1 else "1 seed"
+        return f"{self.config.env} · {self.config.rule} · {seeds}"
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """The learning curve as a matplotlib figure; also written to `path`, if there is one."""
+        if path is not None:
+            plot.save_curve(Path(path), self.steps, self.returns, self.title)
+        return plot.curve_figure(self.steps, self.returns, self.title)
+
+    def summary(self) -> dict[str, Any]:
+        """The result in a few numbers; the content of summary.json."""
+        final = self.final_returns
+        known = [value for value in final if value is not None]
+        return {
+            "env": self.config.env,
+            "rule": self.config.rule,
+            "seeds": self.config.seeds,
+            "steps": int(self.steps[-1]) if self.rows else 0,
+            "finished": self.finished,
+            "seconds": round(self.seconds, 1),
+            "final_return": sum(known) / len(known) if known else None,
+            "final_return_per_seed": final,
+        }
+
+    def write_results(self) -> None:
+        """Curve and summary, into the run folder."""
+        assert self.folder is not None
+        folders.write_json(self.folder / folders.SUMMARY, self.summary())
+        plot.save_curve(self.folder / folders.CURVE, self.steps, self.returns, self.title)
+
+    def __repr__(self) -> str:
+        final = self.summary()["final_return"]
+        shown = "no episode ended" if final is None else f"final return {final:.3g}"
+        return f"Run({self.title}, {self.summary()['steps']:,} steps, {shown})"
+
+
+def as_array(values: list[Any]) -> np.ndarray:
+    """JSON's null is our NaN."""
+    return np.array(values, dtype=object).astype(np.float64)
+
+
+def train(
+    env: Any,
+    rule: Any = None,
+    steps: Any = None,
+    seeds: int | None = None,
+    out: str | Path | None = None,
+    **overrides: Any,
+) -> Run:
+    """Train agents: `rulax.train("catch", rule="ppo", steps=100_000, seeds=3)`.
+
+    `env` and `rule` are names, or an `Environment` and a `Recipe` of your own. Every other setting of `rulax train` is a
+    keyword: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`, `learning_rate`, `hidden`, ... Without `out`
+    nothing is written.
+    """
+    from rulax.run.train import start
+
+    values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **overrides}
+    environment = recipe = None
+    if not isinstance(env, str):
+        environment, values["env"] = env, type(env).__name__
+    if rule is not None and not isinstance(rule, str):
+        recipe, values["rule"] = rule, "custom"
+    return start(build(TrainConfig, values), out is not None, environment, recipe)
+
+
+def load(folder: str | Path) -> Run:
+    """A run from its folder; its agents are restored when they are first asked for."""
+    folder = Path(folder)
+    config = saved_config(folders.read_config(folder), {})
+    rows = read_rows(folder)
+    finished = bool(rows) and rows[-1]["step"] >= config.steps
+    return Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
+
+
+def restore(run: Run) -> tuple[Any, Any, Any]:
+    """Environment, trainer and state of a run that is only in a folder."""
+    from rulax.run import checkpoint
+
+    assert run.folder is not None
+    prepared = prepare(run.config)
+    path = run.folder / folders.CHECKPOINT
+    tensors, _ = checkpoint.split(checkpoint.load(path).tensors)
+    state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), path)
+    prepared.trainer.close()
+    return prepared.environment, prepared.trainer, state

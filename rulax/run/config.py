@@ -1,0 +1,194 @@
+"""What a user may choose: one dataclass per command. Flags, presets and Python keywords are all made from these fields.
+
+Precedence: what the rule recommends < preset < flags. No JAX here: `--help` reads this file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from rulax.run.errors import UserError, suggestion
+from rulax.run.fields import convert, field_types
+from rulax.settings import Learning, Network
+
+DEFAULT_RULE = "actor_critic"
+PRESETS = Path(__file__).parent / "presets"
+SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
+
+
+def setting(default: Any, group: str, **metadata: Any) -> Any:
+    """A field with the heading that its flag stands under in `--help`."""
+    return dataclasses.field(default=default, metadata={"group": group, **metadata})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """Train agents on one environment with one rule."""
+
+    env: str = setting("", "what to train", positional=True, metavar="ENV")
+    """Environment, for example catch; `rulax envs` lists them all."""
+    rule: str = setting(DEFAULT_RULE, "what to train", metavar="NAME")
+    """Update rule; `rulax rules` lists them all."""
+    steps: int = setting(500_000, "what to train")
+    """Environment steps per seed; 200k, 1e6 and 1_000_000 are understood."""
+    seeds: int = setting(1, "what to train")
+    """Agents trained side by side, each with its own randomness."""
+    seed: int = setting(0, "what to train")
+    """Where all randomness starts."""
+    task: Literal["default", "random"] = setting("default", "what to train")
+    """Whether every seed gets the environment's own task or one drawn at random."""
+    env_options: dict[str, Any] = dataclasses.field(
+        default_factory=dict, metadata={"group": "what to train", "metavar": "KEY=VALUE"}
+    )
+    """Options of the environment, for example rows=8 columns=8."""
+    rule_options: dict[str, Any] = dataclasses.field(
+        default_factory=dict, metadata={"group": "what to train", "metavar": "KEY=VALUE"}
+    )
+    """Options of the rule, for example discount=0.95."""
+    preset: str = setting("", "run", metavar="NAME|FILE")
+    """Settings from a YAML or JSON file, or one of the presets named below; flags win over it."""
+    out: str = setting("", "run", metavar="DIR")
+    """Run folder [default: runs/ENV-RULE-NUMBER]."""
+    resume: str = setting("", "run", metavar="DIR")
+    """Go on with the run in this folder; only --steps and the flags under `run` may be given with it."""
+    log_every: int = setting(0, "run")
+    """Environment steps per point of the curve; 0 means a hundredth of the run."""
+    checkpoint_minutes: float = setting(5.0, "run")
+    """Minutes between checkpoints; there is always one after the first chunk and one at the end."""
+    platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run")
+    """Where to compute; auto takes an accelerator if there is one."""
+    precision: Literal["default", "float32", "bfloat16"] = setting("default", "run")
+    """Precision of matrix products."""
+    quiet: bool = setting(False, "run")
+    """Show no progress and no table; print only the run folder."""
+    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": True})
+    """Fields of Learning and Network that differ from what the rule recommends."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchTrainConfig:
+    """Measure how fast training is: updates and environment steps per second, compile time, memory."""
+
+    rule: str = setting(DEFAULT_RULE, "what to measure", metavar="NAME")
+    """Update rule; actor_critic and ppo are timed with their own settings, any other with the preset reference-catch."""
+    env: str = setting("", "what to measure", metavar="ENV")
+    """Environment [default: what the preset names, else catch]."""
+    seeds: int = setting(1, "what to measure")
+    """Agents trained side by side."""
+    actions: int = setting(0, "what to measure")
+    """Reserved: number of actions of a synthetic world; ignored for now."""
+    env_options: dict[str, Any] = dataclasses.field(
+        default_factory=dict, metadata={"group": "what to measure", "metavar": "KEY=VALUE"}
+    )
+    """Options of the environment."""
+    rule_options: dict[str, Any] = dataclasses.field(
+        default_factory=dict, metadata={"group": "what to measure", "metavar": "KEY=VALUE"}
+    )
+    """Options of the rule."""
+    preset: str = setting("", "run", metavar="NAME|FILE")
+    """Settings from a YAML or JSON file, or one of the presets named below; flags win over it."""
+    seconds: float = setting(10.0, "run")
+    """How long to measure, after compiling and warming up."""
+    platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run")
+    """Where to compute; auto takes an accelerator if there is one."""
+    json: bool = setting(False, "run")
+    """Print one JSON object instead of a table."""
+    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": True})
+    """Fields of Learning and Network that differ from what the rule recommends."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ListConfig:
+    """List what there is, one line each."""
+
+    filter: str = setting("", "what to list", positional=True, metavar="FILTER")
+    """Show only names or summaries that contain this text."""
+
+
+def known_keys(cls: type) -> dict[str, Any]:
+    """Every name that a preset, a flag or a keyword may set for this command, with its type."""
+    keys: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):
+        if field.metadata.get("settings"):
+            for part in SETTINGS:
+                keys.update(field_types(part))
+        else:
+            keys[field.name] = field_types(cls)[field.name]
+    return keys
+
+
+def settings_keys() -> set[str]:
+    """The names of all fields of Learning and Network."""
+    return {field.name for part in SETTINGS for field in dataclasses.fields(part)}
+
+
+def read_values(cls: type, values: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+    """Values by name, checked and converted; an unknown name is an error that names the nearest known one."""
+    known = known_keys(cls)
+    where = f"{source}: " if source else ""
+    result = {}
+    for name, value in values.items():
+        if name not in known:
+            raise UserError(
+                f"{where}unknown setting '{name}'{suggestion(name, known, 'see docs/command_line.md for all of them')}"
+            )
+        if value is not None:
+            result[name] = convert(f"{where}{name}", known[name], value)
+    return result
+
+
+def build(cls: type, values: Mapping[str, Any]) -> Any:
+    """A configuration from the values a user gave and the preset they named, if any."""
+    given = read_values(cls, values)
+    if given.get("preset"):
+        preset = read_values(cls, load_preset(given["preset"]), f"preset {given['preset']}")
+        if "preset" in preset or "resume" in preset:
+            raise UserError(f"preset {given['preset']}: a preset cannot name another preset or a run to resume")
+        given = merge(preset, given)
+    overrides = {name: value for name, value in given.items() if name in settings_keys()}
+    own = {name: value for name, value in given.items() if name not in overrides}
+    return cls(**own, overrides=overrides) if "overrides" in field_types(cls) else cls(**own)
+
+
+def merge(preset: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What was given wins. Options of an environment or a rule belong to it: naming another one drops the preset's."""
+    merged = {**preset, **given}
+    for owner in ("env", "rule"):
+        options = f"{owner}_options"
+        kept = preset.get(options, {}) if given.get(owner, preset.get(owner)) == preset.get(owner) else {}
+        merged[options] = {**kept, **given.get(options, {})}
+    return merged
+
+
+def preset_names() -> dict[str, str]:
+    """The presets that come with the package, each with the first line of its file."""
+    return {path.stem: path.open().readline().lstrip("# ").strip() for path in sorted(PRESETS.glob("*.yaml"))}
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The settings in a preset, by name or by file. The `config.json` of an earlier run is a preset too."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        path = PRESETS / f"{name}.yaml"
+        if not path.exists():
+            known = preset_names()
+            raise UserError(f"unknown preset '{name}'{suggestion(name, known, 'known: ' + ', '.join(known))}")
+    import yaml  # here, because most commands never read a preset
+
+    try:
+        values = yaml.safe_load(path.read_text())  # JSON is YAML
+    except OSError as error:
+        raise UserError(f"preset {name} cannot be read: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = getattr(getattr(error, "problem_mark", None), "line", None)
+        raise UserError(f"preset {name} is not valid YAML or JSON{'' if line is None else f' (line {line + 1})'}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"preset {name} must hold settings by name, such as `learning_rate: 1e-3`")
+    if "versions" in values:
+        return {**values.get("settings", {}), **values.get("learning", {}), **values.get("network", {})}
+    return values

@@ -1,0 +1,47 @@
+"""`rulax envs` and `rulax rules`: what there is, one line each. No JAX, so that the answer is immediate."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+from rulax.run.config import DEFAULT_RULE, ListConfig, build
+from rulax.run.errors import UserError, suggestion
+
+
+def envs_command(values: dict[str, str]) -> int:
+    """Entry point of `rulax envs`."""
+    from rulax.envs.registry import list_environments
+
+    entries = [(entry.name, entry.summary) for entry in list_environments()]
+    more = [
+        ("gymnax/ID", "any environment of Gymnax, for example gymnax/Breakout-MinAtar"),
+        ("ID", "any Gymnasium id with discrete actions, for example CartPole-v1"),
+    ]
+    show("envs", "environment", entries, more, build(ListConfig, values).filter)
+    print("\nuse one with: rulax train NAME   (its options: --env-options KEY=VALUE)")
+    return 0
+
+
+def rules_command(values: dict[str, str]) -> int:
+    """Entry point of `rulax rules`."""
+    from rulax.rules.registry import list_rules
+
+    entries = [(name, summary + (" [default]" if name == DEFAULT_RULE else "")) for name, summary in list_rules().items()]
+    show("rules", "rule", entries, [], build(ListConfig, values).filter)
+    print("\nuse one with: rulax train catch --rule NAME   (its options: --rule-options KEY=VALUE)")
+    return 0
+
+
+def show(command: str, kind: str, entries: list[tuple[str, str]], more: list[tuple[str, str]], wanted: str) -> None:
+    """Names and summaries in two columns."""
+    chosen = [entry for entry in entries + more if wanted.lower() in " ".join(entry).lower()]
+    if not chosen:
+        known = [name for name, _ in entries]
+        raise UserError(f"no {kind} contains '{wanted}'{suggestion(wanted, known, f'`rulax {command}` lists all')}")
+    width = max(len(name) for name, _ in chosen)
+    bold = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
+    room = max(30, shutil.get_terminal_size().columns - width - 3)
+    for name, summary in chosen:
+        cut = summary if len(summary) <= room or not sys.stdout.isatty() else summary[: room - 1] + "…"
+        print(f"{bold[0]}{name:<{width}}{bold[1]}   {cut}")

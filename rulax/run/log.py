@@ -1,0 +1,141 @@
+"""Turns the numbers that training returns into the points of a curve, and writes them: JSON lines and TensorBoard events."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rulax.run import folder as folders
+
+Row = dict[str, Any]
+EPISODE = ("episodes", "episode_return", "episode_length")  # sums over the episodes that ended
+
+
+class Recorder:
+    """Gathers iterations [I, K] into rows of `window` iterations; what is unfinished can be saved and restored exactly."""
+
+    def __init__(self, window: int, steps_per_iteration: int, step: int = 0, pending: dict[str, np.ndarray] | None = None):
+        self.window, self.steps_per_iteration, self.step = window, steps_per_iteration, step
+        self.totals = dict(pending or {})  # by name, [K]; "NAME#" counts the numbers in the total of NAME
+        self.count = int(self.totals.pop("iterations", 0))
+
+    def add(self, metrics: dict[str, np.ndarray], seconds: float) -> list[Row]:
+        """One chunk of metrics; returns the rows that it completed."""
+        iterations = len(next(iter(metrics.values())))
+        chunk = {name: np.asarray(values, np.float64).reshape(iterations, -1) for name, values in metrics.items()}
+        rows = []
+        for index in range(iterations):
+            for name, values in chunk.items():
+                # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
+                measured = np.isfinite(values[index])
+                self.totals[name] = self.totals.get(name, 0.0) + np.where(measured, values[index], 0.0)
+                self.totals[name + "#"] = self.totals.get(name + "#", 0.0) + measured
+            self.count += 1
+            self.step += self.steps_per_iteration
+            if self.count == self.window:
+                rows.append(self.flush(seconds))
+        return rows
+
+    def flush(self, seconds: float) -> Row:
+        """The row of what has been gathered so far."""
+        row = make_row(self.totals, self.step, seconds)
+        self.totals, self.count = {}, 0
+        return row
+
+    def pending(self) -> dict[str, np.ndarray]:
+        """The unfinished row, for a checkpoint."""
+        return {**self.totals, "iterations": np.asarray(self.count)} if self.count else {}
+
+
+def make_row(totals: dict[str, np.ndarray], step: int, seconds: float) -> Row:
+    """One line of `metrics.jsonl`. Returns and lengths are per episode that ended; None where none did."""
+    episodes = totals["episodes"]
+    returns, lengths = ratio(totals["episode_return"], episodes), ratio(totals["episode_length"], episodes)
+    row: Row = {"step": step, "seconds": round(seconds, 3), "episodes": int(episodes.sum())}
+    row |= {"episode_return": mean(returns), "episode_length": mean(lengths)}
+    row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
+    for name in sorted(name for name in totals if not name.endswith("#") and not name.startswith("bad_")):
+        if name not in EPISODE:
+            row[name] = mean(ratio(totals[name], totals[name + "#"]))
+    return row
+
+
+def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Mean of what was counted, NaN where nothing was."""
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def mean(values: np.ndarray) -> float | None:
+    """Mean over the seeds that have a value."""
+    return number(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else None
+
+
+def number(value: Any) -> float | None:
+    """JSON knows no NaN."""
+    return float(value) if math.isfinite(value) else None
+
+
+class RunLog:
+    """All rows of a run, in memory and, if there is a folder, on disk."""
+
+    def __init__(self, folder: Path | None, step: int = 0):
+        self.rows: list[Row] = []
+        self.folder = folder
+        self.events: Any = None
+        if folder is None:
+            return
+        if step:
+            # Lines after the checkpoint will be written again: no line may stand there twice.
+            self.rows = [row for row in read_rows(folder) if row["step"] <= step]
+        folders.write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
+        from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
+
+        self.events = SummaryWriter(str(folder / "tensorboard"), purge_step=step or None)
+
+    def write(self, rows: list[Row]) -> None:
+        """Add finished rows."""
+        self.rows += rows
+        if self.folder is None or not rows:
+            return
+        with (self.folder / folders.METRICS).open("a") as file:
+            file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        for row in rows:
+            for name, value in row.items():
+                if isinstance(value, (int, float)) and name != "step":
+                    self.events.add_scalar(f"train/{name}", value, row["step"])
+
+    def close(self) -> None:
+        """Flush what is buffered."""
+        if self.events is not None:
+            self.events.close()
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows in a run folder; a last line that a crash cut off is left out."""
+    rows = []
+    path = folder / folders.METRICS
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:
+    """Per seed, the mean over episodes in the last tenth of the steps; before that, the last value that there is."""
+    if not rows:
+        return []
+    start = (1 - fraction) * rows[-1]["step"]
+    result: list[float | None] = []
+    for seed in range(len(rows[-1]["return_per_seed"])):
+        points = [(row["step"], row["return_per_seed"][seed], row["episodes_per_seed"][seed]) for row in rows]
+        points = [point for point in points if point[2]]
+        late = [point for point in points if point[0] > start] or points[-1:]
+        episodes = sum(count for _, _, count in late)
+        result.append(sum(value * count for _, value, count in late) / episodes if episodes else None)
+    return result

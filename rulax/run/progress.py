@@ -1,0 +1,117 @@
+"""Shows how training is going, on stderr: a bar on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, NamedTuple
+
+LINE_SECONDS = 10.0  # between plain lines
+
+
+class Standing(NamedTuple):
+    """How far a run has come."""
+
+    step: int
+    total: int
+    steps_per_second: float  # of all seeds together; 0 while unknown
+    mean_return: float | None
+    seconds_left: float | None
+
+
+def count(number: float) -> str:
+    """1234567 -> '1.23M'."""
+    for size, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{suffix}"
+    return f"{number:.3g}"
+
+
+def duration(seconds: float | None) -> str:
+    """3661 -> '1:01:01'."""
+    if seconds is None:
+        return "-"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def shown_return(value: float | None) -> str:
+    """A return in a few characters."""
+    return "-" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
+class Silent:
+    """Shows nothing; also the interface of the other two."""
+
+    def start(self, title: str, standing: Standing) -> None: ...
+
+    def update(self, standing: Standing) -> None: ...
+
+    def message(self, text: str) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class Lines(Silent):
+    """One line now and then, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self.last = 0.0
+
+    def start(self, title: str, standing: Standing) -> None:
+        self.message(f"{title}: compiling…")
+        self.last = time.monotonic() - LINE_SECONDS + 1  # the first numbers soon, so that a log shows life
+
+    def update(self, standing: Standing) -> None:
+        if time.monotonic() - self.last < LINE_SECONDS and standing.step < standing.total:
+            return
+        self.last = time.monotonic()
+        percent = 100 * standing.step / standing.total
+        parts = [f"{percent:5.1f} %", f"step {standing.step:,}", f"return {shown_return(standing.mean_return)}"]
+        parts += [f"{count(standing.steps_per_second)} steps/s", f"{duration(standing.seconds_left)} left"]
+        self.message(" · ".join(parts))
+
+    def message(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+class Bar(Silent):
+    """A live progress bar."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("[dim]{task.fields[facts]}"),
+        )
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
+        self.task: Any = None
+
+    def start(self, title: str, standing: Standing) -> None:
+        self.title = title
+        self.bar.start()
+        self.task = self.bar.add_task(f"{title} [dim]compiling…", total=None, facts="")
+
+    def update(self, standing: Standing) -> None:
+        facts = f"return [bold]{shown_return(standing.mean_return)}[/] · {count(standing.steps_per_second)} steps/s"
+        facts += f" · {duration(standing.seconds_left)} left"
+        self.bar.update(self.task, description=self.title, completed=standing.step, total=standing.total, facts=facts)
+
+    def message(self, text: str) -> None:
+        self.bar.console.print(text, highlight=False, markup=False)
+
+    def stop(self) -> None:
+        self.bar.stop()
+
+
+def make_progress(quiet: bool) -> Silent:
+    """The kind that suits where stderr goes."""
+    if quiet:
+        return Silent()
+    return Bar() if sys.stderr.isatty() else Lines()

@@ -1,0 +1,61 @@
+"""Says on the terminal what came of a run: a small curve, a table, and where things are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rulax.run.plot import block_curve, seed_mean
+from rulax.run.progress import count, duration
+
+if TYPE_CHECKING:
+    from rulax.run.api import Run
+
+MOST_SEEDS = 20  # rows of the table
+
+
+def show(run: Run) -> None:
+    """Print the result of a finished run on stdout; quiet runs print only their folder, for scripts."""
+    if run.config.quiet:
+        print(run.folder)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    summary = run.summary()
+    console.print(f"\n[bold]{run.title}[/]  episode return\n")
+    last = summary["steps"]
+    for line in block_curve(seed_mean(run.returns), last, width=min(60, console.width - 14)):
+        console.print(f"  {line}", markup=False)
+    console.print()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("seed")
+    table.add_column("final return", justify="right")
+    for seed, value in enumerate(summary["final_return_per_seed"][:MOST_SEEDS]):
+        table.add_row(str(seed), cell(value))
+    if len(summary["final_return_per_seed"]) > MOST_SEEDS:
+        table.add_row("…", "…")
+    if run.config.seeds > 1:
+        table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
+    console.print(table)
+    console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed(run)}[/]\n")
+    console.print(f"run folder   {run.folder}", markup=False, soft_wrap=True)
+    console.print(f"the curve    {run.folder}/curve.png", markup=False, soft_wrap=True)
+    console.print(
+        f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True
+    )
+    console.print(f"in Python    rulax.load('{run.folder}').agent.act(observation)", markup=False, soft_wrap=True)
+
+
+def speed(run: Run) -> str:
+    """Environment steps per second of all seeds, after the first chunk, which compiles."""
+    first = [row for row in run.rows if row["seconds"] == run.rows[0]["seconds"]]
+    seconds = run.rows[-1]["seconds"] - run.rows[0]["seconds"] if run.rows else 0
+    if seconds <= 0:
+        return ""
+    return f", {count((run.rows[-1]['step'] - first[-1]['step']) * run.config.seeds / seconds)} steps/s"
+
+
+def cell(value: float | None) -> str:
+    """One number of the table."""
+    return "no episode ended" if value is None else f"{value:.3f}"

@@ -1,0 +1,133 @@
+"""Builds everything that a run needs from a configuration, before anything is written: every mistake is found here.
+
+The only file in which names become environments and rules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from rulax.run import folder as folders
+from rulax.run.config import TrainConfig, build
+from rulax.run.errors import UserError
+from rulax.run.validate import check_settings, check_train, override
+from rulax.settings import Learning, Network
+
+FIXES_THE_RESULT = ("env", "env_options", "rule", "rule_options", "seeds", "seed", "task", "precision")
+MOST_UPDATES = 2**31 - 1  # counted in 32 bits on the device
+NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides")  # where a run goes, not what it is; overrides are resolved
+
+
+class Prepared(NamedTuple):
+    """A run that could start now."""
+
+    config: TrainConfig
+    environment: Any
+    recipe: Any
+    trainer: Any
+    record: dict[str, Any]  # the content of config.json
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """While things are built from what the user said, a ValueError is about what they said."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, ImportError) as error:
+        raise UserError(str(error)) from error
+
+
+def make_environment(name: str, options: dict[str, Any]) -> Any:
+    """An environment by name."""
+    from rulax.envs.registry import make
+
+    with user_errors():
+        try:
+            return make(name, **options)
+        except TypeError as error:
+            raise UserError(f"environment '{name}' cannot be made with these options: {error}") from error
+
+
+def registered_recipe(name: str, options: dict[str, Any]) -> Any:
+    """A rule by name, with its recommended settings."""
+    from rulax.rules.registry import make_rule
+
+    with user_errors():
+        try:
+            return make_rule(name, **options)
+        except TypeError as error:
+            raise UserError(f"rule '{name}' cannot be made with these options: {error}") from error
+
+
+def make_recipe(name: str, options: dict[str, Any], overrides: dict[str, Any], recipe: Any = None) -> Any:
+    """A rule by name, or a ready-made one, with its settings overridden and checked."""
+    recipe = recipe or registered_recipe(name, options)
+    recipe = recipe._replace(learning=override(recipe.learning, overrides), network=override(recipe.network, overrides))
+    check_settings(recipe.learning, recipe.network)
+    return recipe
+
+
+def make_trainer(environment: Any, recipe: Any, config: TrainConfig) -> Any:
+    """The trainer; tests put a small one in its place."""
+    from rulax.learning import train
+
+    with user_errors():
+        settings = train.TrainerConfig(seeds=config.seeds, total_steps=config.steps, task=config.task)
+        return train.make_trainer(environment, recipe, settings)
+
+
+def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) -> Prepared:
+    """Check and build. Environment and recipe may be handed over ready-made, from Python."""
+    check_train(config)
+    recipe = make_recipe(config.rule, config.rule_options, config.overrides, recipe)
+    start_jax(config.platform, config.precision)
+    if environment is None:
+        environment = make_environment(config.env, config.env_options)
+    least = recipe.learning.streams * recipe.learning.unroll
+    if config.steps < least:
+        raise UserError(
+            f"steps ({config.steps}) is less than one iteration: {recipe.learning.streams} streams x "
+            f"{recipe.learning.unroll} steps = {least}"
+        )
+    updates = config.steps // least * recipe.learning.epochs * recipe.learning.minibatches
+    if updates >= MOST_UPDATES:
+        raise UserError(f"steps ({config.steps}) means {updates} gradient steps, more than can be counted ({MOST_UPDATES})")
+    trainer = make_trainer(environment, recipe, config)
+    return Prepared(config, environment, recipe, trainer, make_record(config, recipe))
+
+
+def start_jax(platform: str, precision: str = "default", cache: bool = True) -> None:
+    """Set JAX up; imported here so that mistakes in names are reported without waiting for it."""
+    from rulax.run.jax_setup import set_up
+
+    set_up(platform, precision, cache)
+
+
+def make_record(config: TrainConfig, recipe: Any) -> dict[str, Any]:
+    """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others."""
+    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_RECORDED}
+    record = {
+        "settings": settings,
+        "learning": dataclasses.asdict(recipe.learning),
+        "network": dataclasses.asdict(recipe.network),
+    }
+    fixed = {name: settings[name] for name in FIXES_THE_RESULT}
+    return record | {
+        "fingerprint": folders.fingerprint([fixed, record["learning"], record["network"]]),
+        "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
+        "versions": folders.versions(),
+        "commit": folders.git_commit(),
+    }
+
+
+def saved_config(record: dict[str, Any], changes: dict[str, Any]) -> TrainConfig:
+    """The configuration of an earlier run, with the changes that a resumed run may make."""
+    known = {field.name for part in (Learning, Network) for field in dataclasses.fields(part)}
+    resolved = {name: value for part in ("learning", "network") for name, value in record[part].items() if name in known}
+    return build(TrainConfig, {**record["settings"], **resolved, **changes})

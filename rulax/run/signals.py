@@ -1,0 +1,59 @@
+"""Makes Ctrl-C a request instead of an accident: the first finishes the chunk and saves, the second stops at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+NOTICE = "stopping after this chunk and saving… (press Ctrl-C again to stop at once)"
+
+
+class StopRequest:
+    """While open, signals only set `requested`.
+
+    Python runs its signal handlers between bytecodes, so during a long compilation nothing would be heard. The interpreter's
+    wake-up socket is written to at once, by the C handler, and a small thread listens to it.
+    """
+
+    def __init__(self, notify: Callable[[str], None]):
+        self.requested = False
+        self.notify = notify
+        # Signals belong to the main thread; elsewhere (a notebook's worker) training just runs to its end.
+        self.active = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> StopRequest:
+        if self.active:
+            self.reader, self.writer = socket.socketpair()
+            self.writer.setblocking(False)
+            self.previous = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+            self.previous_socket = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
+            self.listener = threading.Thread(target=self.listen, daemon=True)
+            self.listener.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.active:
+            signal.set_wakeup_fd(self.previous_socket)
+            for number, handler in self.previous.items():
+                signal.signal(number, handler)
+            self.writer.close()  # ends the listener
+            self.listener.join()
+            self.reader.close()
+
+    def listen(self) -> None:
+        """Runs in the thread: one byte per signal, its number."""
+        while data := self.reader.recv(1):
+            if data[0] not in SIGNALS:
+                continue
+            if self.requested:
+                # os._exit runs no clean-up: show the cursor again, which a progress bar may have hidden.
+                os.write(2, b"\033[?25h\nstopped at once\n" if sys.stderr.isatty() else b"stopped at once\n")
+                os._exit(130)
+            self.requested = True
+            self.notify(NOTICE)

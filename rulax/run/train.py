@@ -1,0 +1,197 @@
+"""`rulax train`: drives a trainer chunk by chunk to the end of its budget, and keeps its run folder in order.
+
+Every way out leaves a folder from which the run can go on: the end, Ctrl-C, SIGTERM, and a reward that is not a number.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from rulax.run import checkpoint, report
+from rulax.run import folder as folders
+from rulax.run.api import Run
+from rulax.run.config import TrainConfig, build
+from rulax.run.errors import Interrupted, TrainingStopped, UserError
+from rulax.run.log import Recorder, RunLog
+from rulax.run.progress import Standing, make_progress
+from rulax.run.setup import Prepared, prepare, saved_config
+from rulax.run.signals import StopRequest
+
+POINTS = 100  # of the curve, unless log_every says otherwise
+BACKUP_BYTES = 64 * 2**20  # states up to this size are copied before every chunk
+BAD = {"bad_rewards": "a reward", "bad_gradients": "the gradient", "bad_params": "a parameter"}
+MAY_CHANGE = ("resume", "steps", "checkpoint_minutes", "platform", "quiet")
+
+
+def command(values: dict[str, Any]) -> int:
+    """Entry point of the command line."""
+    run = resume(values) if values.get("resume") else start(build(TrainConfig, values))
+    report.show(run)
+    return 0
+
+
+def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, recipe: Any = None) -> Run:
+    """Train from the beginning."""
+    folder = Path(config.out) if config.out else None
+    if folder is not None:
+        folders.check_free(folder)
+    prepared = prepare(config, environment, recipe)
+    state = prepared.trainer.init(jax.random.key(config.seed))
+    if on_disk:
+        folder = folder or folders.default_folder(config.env, config.rule)
+        folders.create(folder)
+        folders.write_json(folder / folders.CONFIG, prepared.record)
+    iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
+    wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
+    driver = Driver(prepared, folder, window=max(1, wanted))
+    return driver.drive(state)
+
+
+def resume(values: dict[str, Any]) -> Run:
+    """Go on from the checkpoint in a run folder."""
+    for name in values:
+        if name not in MAY_CHANGE:
+            raise UserError(
+                f"{name} cannot be given with --resume; only --steps and --quiet, --platform, --checkpoint-minutes can"
+            )
+    folder = Path(values["resume"])
+    record = folders.read_config(folder)
+    found = checkpoint.load(folder / folders.CHECKPOINT)
+    config = saved_config(record, {name: value for name, value in values.items() if name != "resume"})
+    if config.steps < found.facts["step"]:
+        raise UserError(f"{folder} has already made {found.facts['step']} steps, more than --steps {config.steps}")
+    prepared = prepare(config)
+    if prepared.record["fingerprint"] != found.facts["fingerprint"]:
+        raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
+    tensors, pending = checkpoint.split(found.tensors)
+    state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), folder / folders.CHECKPOINT)
+    state = prepared.trainer.resume(state)
+    folders.write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
+    driver = Driver(prepared, folder, found.facts["window"], found.facts["step"], found.facts["seconds"], pending)
+    return driver.drive(state)
+
+
+class Driver:
+    """One run in progress."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path | None,
+        window: int,
+        step: int = 0,
+        seconds: float = 0.0,
+        pending: dict[str, np.ndarray] | None = None,
+    ):
+        self.prepared, self.folder, self.config, self.trainer = prepared, folder, prepared.config, prepared.trainer
+        self.log = RunLog(folder, step)
+        self.recorder = Recorder(window, self.trainer.steps_per_iteration, step, pending)
+        self.seconds_before, self.began = seconds, time.monotonic()
+        self.saved_at: float | None = None
+        self.measured_from: tuple[float, int] | None = None  # time and step after the first chunk, which compiles
+        self.recent_return: float | None = None  # over the episodes that ended in the last chunk
+        self.progress = make_progress(self.config.quiet)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent, earlier parts of a resumed run included."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    def drive(self, state: Any) -> Run:
+        """Chunk after chunk, until the budget is spent or somebody asks to stop."""
+        self.progress.start(f"{self.config.env} · {self.config.rule}", self.standing())
+        try:
+            with StopRequest(self.progress.message) as stop:
+                while not self.trainer.done(state) and not stop.requested:
+                    state = self.chunk(state)
+                finished = self.trainer.done(state)
+                if finished and self.recorder.count:
+                    self.log.write([self.recorder.flush(self.seconds)])
+                self.save(state)
+                run = Run.of(self.prepared, self.folder, self.log.rows, state, finished, self.seconds)
+                if self.folder is not None:
+                    run.write_results()
+        finally:
+            self.progress.stop()
+            self.log.close()
+            self.trainer.close()
+        if not finished:
+            raise Interrupted(self.how_to_go_on(), run)
+        return run
+
+    def chunk(self, state: Any) -> Any:
+        """About a second of training. Should it go wrong, the state before it is kept."""
+        backup = checkpoint.copy_of(state) if self.folder and checkpoint.size_of(state) < BACKUP_BYTES else None
+        state, metrics = self.trainer.advance(state)
+        bad = first_bad(metrics)
+        if bad is not None:
+            if backup is not None:
+                self.save(backup)
+            raise TrainingStopped(self.what_went_wrong(*bad))
+        self.log.write(self.recorder.add(metrics, self.seconds))
+        if np.sum(metrics["episodes"]):
+            self.recent_return = float(np.sum(metrics["episode_return"]) / np.sum(metrics["episodes"]))
+        if self.measured_from is None:
+            self.measured_from = (time.monotonic(), self.recorder.step)
+        self.progress.update(self.standing())
+        if self.saved_at is None or time.monotonic() - self.saved_at > 60 * self.config.checkpoint_minutes:
+            self.save(state)
+        return state
+
+    def save(self, state: Any) -> None:
+        """Write the checkpoint."""
+        self.saved_at = time.monotonic()
+        if self.folder is None:
+            return
+        facts = {
+            "step": self.recorder.step,
+            "seconds": self.seconds,
+            "window": self.recorder.window,
+            "fingerprint": self.prepared.record["fingerprint"],
+        }
+        checkpoint.save(self.folder / folders.CHECKPOINT, state, self.recorder.pending(), facts)
+
+    def standing(self) -> Standing:
+        """What the progress bar shows."""
+        step, speed, left = self.recorder.step, 0.0, None
+        if self.measured_from is not None and step > self.measured_from[1]:
+            speed = (step - self.measured_from[1]) / (time.monotonic() - self.measured_from[0])
+            left = max(0.0, (self.config.steps - step) / speed)
+        return Standing(min(step, self.config.steps), self.config.steps, speed * self.config.seeds, self.recent_return, left)
+
+    def what_went_wrong(self, name: str, iteration: int, seed: int) -> str:
+        """One sentence: what, where, when, and what is left."""
+        size = self.trainer.steps_per_iteration
+        first = self.recorder.step + iteration * size
+        kept = ""
+        if self.folder is not None:
+            kept = f"; the last good state is in {self.folder / folders.CHECKPOINT}"
+        return (
+            f"training stopped: {BAD.get(name, name)} was not a finite number in environment '{self.config.env}' between steps "
+            f"{first} and {first + size} of seed {seed}{kept}"
+        )
+
+    def how_to_go_on(self) -> str:
+        """What an interrupted user reads."""
+        where = f"stopped at step {self.recorder.step:,} of {self.config.steps:,}"
+        if self.folder is None:
+            return f"{where}; nothing was saved, because no run folder was asked for"
+        return f"{where}; everything is saved. To go on:\n  rulax train --resume {self.folder}"
+
+
+def first_bad(metrics: dict[str, np.ndarray]) -> tuple[str, int, int] | None:
+    """The first count of something that should never happen: its name, iteration and seed."""
+    found = []
+    for name, values in metrics.items():
+        if name.startswith("bad_") and np.any(values):
+            iteration, seed = np.argwhere(values)[0]
+            found.append((int(iteration), list(BAD).index(name) if name in BAD else len(BAD), name, int(seed)))
+    if not found:
+        return None
+    iteration, _, name, seed = min(found)  # of the same iteration, a reward is the cause and a gradient the consequence
+    return name, iteration, seed

@@ -1,0 +1,65 @@
+"""The data that everything else passes around: experience, predictions, and the two readings of them that a rule may use.
+
+Axes, everywhere and in this order: `[A]gents, [N]updates, [T]ime, [B]streams`, then features. They are never transposed.
+The paper's letters, given once: `policy` is pi, `state_prediction` y, `action_prediction` z, `value` q, `next_policy` p;
+`params` is theta (what the agent learns), `rule_params` is eta (what discovery learns).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+
+Array = jax.Array
+PyTree = Any
+Predictions = dict[str, Array]
+Metrics = dict[str, Array]
+
+
+class Experience(NamedTuple):
+    """What happened. T steps need T + 1 observations; every other field has exactly T."""
+
+    observation: PyTree  # [T+1, B, ...]  observation[t] is what action[t] was chosen from
+    action: Array  # [T, B]
+    reward: Array  # [T, B]         reward[t] follows action[t]
+    discount: Array  # [T, B]         0 where action[t] ended the episode, else 1 (a time limit is not an end)
+    first: Array  # [T+1, B]       observation[t] starts an episode: memory is cleared before it
+    valid: Array  # [T, B]         False where nothing may be learned (a dummy step, a cut-off)
+    behaviour: Array  # [T, B, A]      policy logits when it acted; nothing else of that network is stored
+    memory: PyTree  # [B, ...]       recurrent state before observation[0]; () if there is none
+
+
+class Batch(NamedTuple):
+    """Experience and two readings of all its T + 1 observations, every action included."""
+
+    experience: Experience
+    online: Predictions  # [T+1, B, ...] by the agent as it is
+    slow: Predictions  # [T+1, B, ...] by its slowly moving copy
+
+
+class Head(NamedTuple):
+    """One thing that an agent must predict: `size` numbers per state, or per state and action."""
+
+    size: int
+    per_action: bool = False
+
+
+class LearnerState(NamedTuple):
+    """One agent in the middle of its life: everything that an update changes."""
+
+    params: PyTree  # the agent itself: an equinox module of arrays
+    slow: PyTree  # its slowly moving copy
+    optimiser_state: PyTree
+    rule_state: PyTree  # the rule's memory over this lifetime
+    updates: Array  # [] how many updates it has made
+
+
+def now(values: PyTree) -> PyTree:
+    """Of `T + 1` entries, the `T` at which an action was taken."""
+    return jax.tree.map(lambda x: x[:-1], values)
+
+
+def later(values: PyTree) -> PyTree:
+    """Of `T + 1` entries, the `T` that the actions led to."""
+    return jax.tree.map(lambda x: x[1:], values)

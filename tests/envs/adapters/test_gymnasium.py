@@ -1,0 +1,267 @@
+"""The Gymnasium adapter: exact sequences of both autoreset modes on a tiny world, then the contract on real environments."""
+
+import numpy as np
+import pytest
+
+from rulax.envs import adapters
+from rulax.envs.adapters import gymnasium as adapter
+
+gymnasium = pytest.importorskip("gymnasium")
+
+
+class Three(gymnasium.Env):
+    """Counts 1, 2, 3 and terminates; rewards 1, 2, 3. Action 6 makes the reward NaN; actions and observations start at 5."""
+
+    def __init__(self, kind: str = "box"):
+        self.action_space = gymnasium.spaces.Discrete(2, start=5)
+        self.kind = kind
+        box = gymnasium.spaces.Box(0, 3, (1,), np.uint8 if kind == "uint8" else np.float64)
+        self.observation_space = gymnasium.spaces.Discrete(4, start=5) if kind == "discrete" else box
+        self.count = 0
+
+    def observe(self):
+        return self.count + 5 if self.kind == "discrete" else np.array([self.count], self.observation_space.dtype)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self.observe(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self.observe(), float("nan") if action == 6 else float(self.count), self.count == 3, False, {}
+
+
+gymnasium.register("RulaxThree-v0", Three)
+
+
+def live(environment, actions, num_streams=2, seed=0):
+    """Timesteps, each field stacked to [T+1, B, ...]; `actions` is [T] or [T, B]."""
+    streams = environment.open(num_streams)
+    try:
+        timesteps = [streams.start(seed)]
+        for action in actions:
+            timesteps.append(streams.step(np.broadcast_to(action, num_streams)))
+    finally:
+        streams.close()
+    return stack(timesteps)
+
+
+def stack(timesteps):
+    if isinstance(timesteps[0], tuple):
+        return type(timesteps[0])(*(stack([step[i] for step in timesteps]) for i in range(len(timesteps[0]))))
+    return np.stack(timesteps)
+
+
+def assert_stream(timesteps, *, observation, first, reward, discount, valid, ended, total, length):
+    """Stream 0 is as written by hand, and stream 1 is the same; statistics only where an episode ended."""
+    for stream in range(2):
+        np.testing.assert_array_equal(timesteps.observation[:, stream, 0], observation)
+        np.testing.assert_array_equal(timesteps.first[:, stream], np.array(first, bool))
+        np.testing.assert_array_equal(timesteps.reward[:, stream], reward)
+        np.testing.assert_array_equal(timesteps.discount[:, stream], discount)
+        np.testing.assert_array_equal(timesteps.valid[:, stream], np.array(valid, bool))
+        where = timesteps.episode.ended[:, stream]
+        np.testing.assert_array_equal(np.flatnonzero(where), ended)
+        np.testing.assert_array_equal(timesteps.episode.total[where, stream], total)
+        np.testing.assert_array_equal(timesteps.episode.length[where, stream], length)
+    assert timesteps.observation.dtype == timesteps.reward.dtype == timesteps.discount.dtype == np.float32
+    assert timesteps.first.dtype == timesteps.valid.dtype == timesteps.episode.ended.dtype == bool
+    assert timesteps.episode.total.dtype == np.float32
+    assert timesteps.episode.length.dtype == np.int32
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_next_step_terminated(processes):
+    assert_stream(
+        live(adapter.make("RulaxThree-v0", processes=processes), [0] * 8),
+        observation=[0, 1, 2, 3, 0, 1, 2, 3, 0],
+        first=[1, 0, 0, 0, 1, 0, 0, 0, 1],
+        reward=[0, 1, 2, 3, 0, 1, 2, 3, 0],
+        discount=[1, 1, 1, 0, 1, 1, 1, 0, 1],
+        valid=[1, 1, 1, 1, 0, 1, 1, 1, 0],
+        ended=[3, 7],
+        total=[6, 6],
+        length=[3, 3],
+    )
+
+
+def test_next_step_truncated():
+    assert_stream(
+        live(adapter.make("RulaxThree-v0", max_episode_steps=2), [0] * 6),
+        observation=[0, 1, 2, 0, 1, 2, 0],
+        first=[1, 0, 0, 1, 0, 0, 1],
+        reward=[0, 1, 2, 0, 1, 2, 0],
+        discount=[1, 1, 1, 1, 1, 1, 1],
+        valid=[1, 1, 1, 0, 1, 1, 0],
+        ended=[2, 5],
+        total=[3, 3],
+        length=[2, 2],
+    )
+
+
+def test_same_step_terminated():
+    assert_stream(
+        live(adapter.make("RulaxThree-v0", autoreset="same_step"), [0] * 7),
+        observation=[0, 1, 2, 0, 1, 2, 0, 1],
+        first=[1, 0, 0, 1, 0, 0, 1, 0],
+        reward=[0, 1, 2, 3, 1, 2, 3, 1],
+        discount=[1, 1, 1, 0, 1, 1, 0, 1],
+        valid=[1, 1, 1, 1, 1, 1, 1, 1],
+        ended=[3, 6],
+        total=[6, 6],
+        length=[3, 3],
+    )
+
+
+def test_same_step_truncated():
+    assert_stream(
+        live(adapter.make("RulaxThree-v0", autoreset="same_step", max_episode_steps=2), [0] * 5),
+        observation=[0, 1, 0, 1, 0, 1],
+        first=[1, 0, 1, 0, 1, 0],
+        reward=[0, 1, 2, 1, 2, 1],
+        discount=[1, 1, 1, 1, 1, 1],
+        valid=[1, 1, 0, 1, 0, 1],
+        ended=[2, 4],
+        total=[3, 3],
+        length=[2, 2],
+    )
+
+
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+def test_a_time_limit_on_the_terminating_step_is_a_termination(autoreset):
+    timesteps = live(adapter.make("RulaxThree-v0", autoreset=autoreset, max_episode_steps=3), [0] * 3)
+    assert (timesteps.discount[3] == 0).all()
+    assert timesteps.valid.all()
+
+
+@pytest.mark.filterwarnings("ignore:.*NaN")
+def test_nan_rewards_pass_through():
+    """NaN is for the trainer to find: it stays in the stream and in the episode where it happened."""
+    timesteps = live(adapter.make("RulaxThree-v0"), np.array([[0, 1]] + [[0, 0]] * 6))
+    assert np.isnan(timesteps.reward[1, 1])
+    assert np.isfinite(timesteps.reward).sum() == timesteps.reward.size - 1
+    np.testing.assert_array_equal(timesteps.episode.total[3], [6, np.nan])
+    np.testing.assert_array_equal(timesteps.episode.total[7], [6, 6])
+
+
+def test_both_modes_see_the_same_episodes():
+    returns = []
+    for autoreset in ("next_step", "same_step"):
+        for limit in (None, 2):
+            options = {} if limit is None else {"max_episode_steps": limit}
+            timesteps = live(adapter.make("RulaxThree-v0", autoreset=autoreset, **options), [0] * 20)
+            returns.append(timesteps.episode.total[timesteps.episode.ended][:6].tolist())
+    assert returns[0] == returns[2] == [6.0] * 6
+    assert returns[1] == returns[3] == [3.0] * 6
+
+
+def test_both_modes_see_the_same_cartpole():
+    """Constant actions and one seed: returns and lengths agree, whatever the number of dummy steps between the episodes."""
+    seen = []
+    for autoreset in ("next_step", "same_step"):
+        timesteps = live(adapter.make("CartPole-v1", autoreset=autoreset), [1] * 60, num_streams=1, seed=3)
+        seen.append(timesteps.episode.total[timesteps.episode.ended][:4].tolist())
+    assert len(seen[0]) == 4
+    assert seen[0] == seen[1]
+
+
+def test_cartpole_contract():
+    environment = adapter.make("CartPole-v1", max_episode_steps=15)
+    assert (environment.num_actions, environment.observation.shape) == (2, (4,))
+    actions = np.random.default_rng(0).integers(0, 2, (80, 3))
+    timesteps = live(environment, actions, num_streams=3)
+    ended = timesteps.episode.ended
+    np.testing.assert_array_equal(timesteps.first[1:], ended[:-1])
+    np.testing.assert_array_equal(~timesteps.valid[1:], ended[:-1])
+    assert (timesteps.episode.total[ended] == timesteps.episode.length[ended]).all()
+    truncated = ended & (timesteps.discount == 1)
+    assert truncated.any()
+    assert (timesteps.episode.length[truncated] == 15).all()
+    assert (ended & (timesteps.discount == 0)).any()
+
+
+def test_mountain_car_is_truncated():
+    timesteps = live(adapter.make("MountainCar-v0"), [1] * 201, num_streams=1)
+    assert (timesteps.discount == 1).all()
+    np.testing.assert_array_equal(np.flatnonzero(timesteps.episode.ended), [200])
+    assert timesteps.episode.total[200, 0] == -200
+    assert not timesteps.valid[201, 0]
+
+
+def test_same_seed_same_stream():
+    environment = adapter.make("CartPole-v1")
+    actions = np.random.default_rng(1).integers(0, 2, (50, 2))
+    one, again, other = (live(environment, actions, seed=seed) for seed in (7, 7, 8))
+    np.testing.assert_array_equal(one.observation, again.observation)
+    assert (one.observation[0] != other.observation[0]).any(-1).all()
+    assert (one.observation[0, 0] != one.observation[0, 1]).any()
+    assert (one.observation[0, 1] != other.observation[0, 0]).any()  # neighbouring seeds share no stream
+
+
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+def test_restart_forgets(autoreset):
+    """A second start in the middle of an episode, or just before a dummy step, is like the first."""
+    streams = adapter.make("RulaxThree-v0", autoreset=autoreset).open(2)
+    for steps in (1, 3):
+        streams.start(0)
+        for _ in range(steps):
+            streams.step(np.zeros(2, np.int32))
+    assert streams.start(0).first.all()
+    for _ in range(3):
+        timestep = streams.step(np.zeros(2, np.int32))
+        assert timestep.valid.all()
+    assert (timestep.episode.total == 6).all()
+    streams.close()
+    streams.close()  # closing twice is harmless
+    with pytest.raises(ValueError, match="these streams are closed"):
+        streams.step(np.zeros(2, np.int32))
+    with pytest.raises(ValueError, match="these streams are closed"):
+        streams.start(0)
+
+
+def test_observations():
+    lake = adapter.make("FrozenLake-v1", is_slippery=False)
+    assert (lake.observation.shape, lake.observation.dtype) == ((16,), np.float32)
+    timesteps = live(lake, [2, 1])
+    np.testing.assert_array_equal(timesteps.observation[:, 0], np.eye(16)[[0, 1, 5]])
+    assert adapter.make("Taxi-v4").observation.shape == (500,)
+    shifted = live(adapter.make("RulaxThree-v0", kind="discrete"), [0, 0])
+    np.testing.assert_array_equal(shifted.observation[:, 0], np.eye(4)[[0, 1, 2]])
+    image = adapter.make("RulaxThree-v0", kind="uint8")
+    assert image.observation.dtype == live(image, [0]).observation.dtype == np.uint8
+
+
+def test_flatten():
+    with pytest.raises(
+        ValueError, match=r"'Blackjack-v1' has observations of kind Tuple, .*; flatten=True turns them into one vector"
+    ):
+        adapter.make("Blackjack-v1")
+    environment = adapter.make("Blackjack-v1", flatten=True)
+    assert environment.observation.shape == (32 + 11 + 2,)
+    timesteps = live(environment, [1] * 5)
+    assert timesteps.observation.shape == (6, 2, 45)
+    assert (timesteps.observation.sum(-1) == 3).all()
+
+
+def test_errors_say_what_to_do(monkeypatch):
+    with pytest.raises(
+        ValueError, match=r"'Pendulum-v1' has actions of kind Box, but only discrete actions .*`pendulum` of rulax"
+    ):
+        adapter.make("Pendulum-v1")
+    with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'Cartpol-v1'; did you mean CartPole-v1"):
+        adapter.make("Cartpol-v1")
+    with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'XYZ/Qqqqqqq-v5'; no id .* 'package:Id-v0'"):
+        adapter.make("XYZ/Qqqqqqq-v5")
+    with pytest.raises(ValueError, match=r"'CartPole-v1' cannot be made: .*gravty"):
+        adapter.make("CartPole-v1", gravty=1)
+    with pytest.raises(ValueError, match="unknown autoreset 'never'; known: next_step, same_step"):
+        adapter.make("CartPole-v1", autoreset="never")
+    assert {"CartPole-v1", "RulaxThree-v0"} <= set(adapter.ids())
+
+    def missing(module):
+        raise ModuleNotFoundError(f"No module named {module!r}")
+
+    monkeypatch.setattr(adapters.importlib, "import_module", missing)
+    with pytest.raises(ValueError, match=r"pip install 'rulax\[gymnasium\]'"):
+        adapter.make("CartPole-v1")

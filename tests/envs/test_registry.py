@@ -1,0 +1,126 @@
+"""Names: quick to list, clear when wrong."""
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+import rulax.envs
+from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
+from rulax.envs.catch import Catch
+from rulax.envs.wrappers import TimeLimit
+
+
+def test_listing_does_not_import_jax():
+    code = "import sys, rulax.envs as e; e.list_environments(); e.families(); assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_name_has_a_summary_and_a_family():
+    entries = list_environments()
+    assert len({entry.name for entry in entries}) == len(entries)
+    for entry in entries:
+        assert entry.name == entry.name.lower()
+        assert entry.summary
+        assert "\n" not in entry.summary
+    assert [entry for group in families().values() for entry in group] == entries
+    assert {"catch", "grid", "bandit", "mdp", "chain", "probe"} <= set(families())
+
+
+def test_options_are_fields():
+    assert make("catch", rows=8, columns=8) == Catch(8, 8)
+    assert make("cartpole", limit=100).limit == 100
+    assert not isinstance(make("cartpole", limit=0), TimeLimit)
+    assert make("grid/random-small", height=6).world.height == 6
+
+
+def test_an_unknown_option_names_the_nearest():
+    with pytest.raises(ValueError, match="'catch' has no option 'row'; did you mean rows"):
+        make("catch", row=8)
+    with pytest.raises(ValueError, match="'catch' has no option 'limit'"):
+        make("catch", limit=8)
+    with pytest.raises(ValueError, match="it has none"):
+        make("probe/value", colour=1)
+    with pytest.raises(ValueError, match="'bandit/bernoulli' has no option 'colour'; it has arms, pulls"):
+        make("bandit/bernoulli", colour=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("cach", "catch"),
+        ("Catch", "catch"),
+        ("grid/tabular_dense", "grid/tabular-dense"),
+        ("mountaincar", "mountain_car"),
+        ("gymnasium/bandit/bernouli", "bandit/bernoulli"),
+    ],
+)
+def test_an_unknown_name_suggests_near_ones(name, near):
+    with pytest.raises(UnknownEnvironment, match=f"unknown environment '{name}'; did you mean .*{near}"):
+        make(name)
+
+
+def test_a_hopeless_name_points_to_the_list():
+    with pytest.raises(UnknownEnvironment, match="`rulax envs` lists all"):
+        make("xyzzy qwv")
+
+
+def hide(monkeypatch, *packages):
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in packages else find_spec(name, *rest))
+
+
+@pytest.mark.parametrize("extra", ["gymnax", "gymnasium"])
+def test_a_missing_extra_says_what_to_install(monkeypatch, extra):
+    hide(monkeypatch, extra)
+    with pytest.raises(MissingExtra, match=rf"needs {extra}.*pip install 'rulax\[{extra}\]'"):
+        make(f"{extra}/CartPole-v1")
+
+
+def test_without_extras_our_names_are_still_suggested(monkeypatch):
+    hide(monkeypatch, "gymnax", "gymnasium")
+    with pytest.raises(UnknownEnvironment, match=r"did you mean cartpole.*pip install 'rulax\[gymnax,gymnasium\]'"):
+        make("CartPole-v1")
+
+
+class FakeAdapter:
+    def __init__(self, ids):
+        self._ids = ids
+
+    def ids(self):
+        return self._ids
+
+    def make(self, id, **options):
+        return id, options
+
+
+def pretend(monkeypatch, adapter, ids):
+    pytest.importorskip(adapter)
+    import_module = importlib.import_module
+    fakes = {f"rulax.envs.adapters.{adapter}": FakeAdapter(ids)}
+    monkeypatch.setattr(importlib, "import_module", lambda name: fakes.get(name) or import_module(name))
+
+
+def test_other_names_go_to_their_adapter(monkeypatch):
+    pretend(monkeypatch, "gymnasium", ["CartPole-v1"])
+    assert make("CartPole-v1", max_episode_steps=5) == ("CartPole-v1", {"max_episode_steps": 5})
+    assert make("gymnasium/CartPole-v1") == ("CartPole-v1", {})
+    assert make("package:Other-v0") == ("package:Other-v0", {})
+
+
+def test_gymnax_names_go_to_its_adapter(monkeypatch):
+    pretend(monkeypatch, "gymnax", ["CartPole-v1", "gymnax/Catch-bsuite"])
+    assert make("gymnax/CartPole-v1", a=1) == ("CartPole-v1", {"a": 1})
+    assert make("gymnax/Catch-bsuite") == ("Catch-bsuite", {})
+    monkeypatch.setattr(registry, "_ids", lambda adapter: ["CartPole-v1"] if adapter == "gymnax" else [])
+    with pytest.raises(UnknownEnvironment, match="did you mean gymnax/CartPole-v1"):
+        make("gymnax/CartPol-v1")
+
+
+def test_lazy_names_are_found():
+    for name in rulax.envs.__all__:
+        assert getattr(rulax.envs, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        rulax.envs.nothing  # noqa: B018

@@ -1,0 +1,36 @@
+"""`python -m tests.parity DIR [--weights FILE]`: one line per case, in float32 and then in float64; exit code 1 if any fails."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder of recorded arrays (golden data)")
+    parser.add_argument("--weights", type=Path, help="disco_103.npz [default: ../shared/weights, then the cache]")
+    parser.add_argument("--precision", choices=("float32", "float64"), help="only this one, in this process")
+    parser.add_argument("--cases", nargs="*", help="only these, for example 1 6 7w")
+    arguments = parser.parse_args()
+    if not arguments.folder.is_dir():
+        parser.error(f"{arguments.folder} is no folder")
+    if arguments.precision is None:
+        # One process each: whether JAX computes in 64 bits is decided once per process.
+        codes = [subprocess.run([*command(arguments), "--precision", one], check=False).returncode for one in ("float32", "float64")]
+        return max(codes)
+    os.environ["JAX_ENABLE_X64"] = str(arguments.precision == "float64").lower()
+    from tests.parity.run import run
+
+    return 0 if run(arguments.folder, arguments.weights, arguments.precision, arguments.cases) else 1
+
+
+def command(arguments: argparse.Namespace) -> list[str]:
+    weights = ["--weights", str(arguments.weights)] if arguments.weights else []
+    cases = ["--cases", *arguments.cases] if arguments.cases else []
+    return [sys.executable, "-m", "tests.parity", str(arguments.folder), *weights, *cases]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

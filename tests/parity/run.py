@@ -1,0 +1,85 @@
+"""Runs the cases of one folder in one precision and prints their lines."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rulax.rules.pretrained import RuleFile, load_rule
+from tests.parity import arrays, learning, parts
+from tests.parity.compare import AT_LEAST, HEADER, Line, noise_floors
+from tests.parity.estimation import value_estimation
+from tests.shared import weights_path
+
+FILES = {
+    "1": "1_meta_net",
+    "2": "2_value_utils",
+    "3": "3_agent_loss",
+    "4": "4_optimizer",
+    "5": "5_agent_net",
+    "6": "6_learner_step",
+    "7": "7_meta_gradient",
+    "7w": "7w_meta_gradient_warm_adam",
+}
+
+
+def run(folder: Path, weights: Path | None, precision: str, cases: list[str] | None = None) -> bool:
+    """Print one line per case; whether all passed."""
+    weights = weights or weights_path()
+    if weights is None:
+        print("the weights disco_103.npz are needed: give them with --weights FILE, or run `rulax rules get disco103`")
+        return False
+    if precision == "float32":
+        print(HEADER)
+    lines = []
+    for line in lines_of(folder, load_rule(weights), precision, cases):
+        print(line, flush=True)
+        lines.append(line)
+    failed = [line.name for line in lines if not line.passed]
+    print(f"{precision}: {len(lines) - len(failed)} of {len(lines)} pass" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    return bool(lines) and not failed
+
+
+def lines_of(folder: Path, rule: RuleFile, precision: str, cases: list[str] | None = None) -> Iterator[Line]:
+    """The lines of all cases whose files are in the folder; a case without its file is a failed line."""
+    floors = noise_floors(folder)
+
+    def read(case: str) -> arrays.Recorded:
+        return arrays.read(folder / f"{FILES[case]}.npz")
+
+    def part(case: str, name: str) -> Line:
+        return Line(f"{case} {name}", precision, max(floors[case], AT_LEAST))
+
+    def case_1() -> list[Line]:
+        lines = [part("1", "meta-network"), part("1", "meta-network: gradients")]
+        parts.meta_network(read("1"), rule, *lines)
+        return lines
+
+    def single(case: str, name: str, check: Callable[[Line], None]) -> list[Line]:
+        line = part(case, name)
+        check(line)
+        return [line]
+
+    def later(case: str) -> list[Line]:
+        record = folder / f"{FILES[case]}_f64.npz"
+        recorded = arrays.read(record) if precision == "float64" else read(case)
+        if case == "6":
+            return learning.learner_steps(read("6"), read("5"), recorded, rule, precision)
+        opening = read("7w") if case == "7w" else None
+        return learning.meta_gradient(read("7"), opening, recorded, rule, precision)
+
+    checks: dict[str, Callable[[], list[Line]]] = {
+        "1": case_1,
+        "2": lambda: single("2", "value estimation", lambda line: value_estimation(read("2"), line)),
+        "3": lambda: single("3", "losses", lambda line: parts.agent_losses(read("3"), read("1"), rule, line)),
+        "4": lambda: single("4", "optimiser", lambda line: parts.optimiser(read("4"), line)),
+        "5": lambda: single("5", "agent network", lambda line: parts.agent_network(read("5"), rule, line)),
+        "6": lambda: later("6"),
+        "7": lambda: later("7"),
+        "7w": lambda: later("7w"),
+    }
+    for case, check in checks.items():
+        if cases and case not in cases:
+            continue
+        try:
+            yield from check()
+        except FileNotFoundError as error:
+            yield Line(f"{case}", precision, 0.0, problem=f"{Path(error.filename).name} is not in the folder")

@@ -1,0 +1,47 @@
+"""The page about rules says what the code does: its tables are the code's own defaults, and its example runs."""
+
+import importlib
+import inspect
+import re
+
+from rulax.rules.registry import RULES, make_rule
+from tests.rules.data import B, T, make_targets, random_batch, taken_predictions
+from tests.shared import ROOT
+
+PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+DESCRIBED = ["policy_gradient", "actor_critic", "ppo", "ppo_targets", "q_learning"]
+
+
+def options_row(name):
+    module, function = RULES[name].where.split(":")
+    parameters = inspect.signature(getattr(importlib.import_module(module), function)).parameters.values()
+    said = [f"`{p.name}` {tuple(p.default) if isinstance(p.default, tuple) else p.default}" for p in parameters]
+    return f"| `{name}` | {', '.join(said)} |"
+
+
+def settings_row(name):
+    _, learning, network = make_rule(name)
+    passes = f"{learning.epochs} × {learning.minibatches}"
+    replay = f"{learning.replay:g} of {learning.batch}" if learning.replay else "none"
+    rate = f"{learning.learning_rate:g} {learning.schedule}"
+    torso = f"{network.hidden} {network.activation}"
+    return f"| `{name}` | {learning.streams} × {learning.unroll} | {passes} | {replay} | {rate} | {torso} |"
+
+
+def test_tables_are_the_defaults():
+    for name in DESCRIBED:
+        assert options_row(name) in PAGE
+        assert settings_row(name) in PAGE
+        assert f"### `{name}`" in PAGE
+
+
+def test_the_example_is_short_and_runs():
+    code = re.search(r"## Write your own\n\n```python\n(.*?)```", PAGE, re.DOTALL).group(1)
+    assert len(code.splitlines()) <= 25
+    names = {}
+    exec(code, names)
+    rule = names["self_imitation"]()
+    batch = random_batch(rule)
+    targets, _, _ = make_targets(rule, batch)
+    loss, _ = rule.loss(taken_predictions(rule, batch), targets, batch.experience)
+    assert loss.shape == (T, B)

@@ -1,0 +1,128 @@
+"""The command line as a newcomer meets it: quick help, one sentence per mistake, exit code 2, nothing on disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rulax.run.cli import COMMANDS, load_function, main
+
+HEAVY = ("jax", "numpy", "matplotlib", "equinox", "optax", "tensorboardX", "rich", "gymnasium", "gymnax")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["train", "--help"], ["bench", "train", "-h"], ["--version"], ["rules"], ["envs"]]
+)
+def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+    code = f"import sys; from rulax.run.cli import main; main({arguments!r}); print([m for m in {HEAVY!r} if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_python_m_rulax() -> None:
+    result = subprocess.run([sys.executable, "-m", "rulax", "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("rulax ")
+
+
+def test_help_names_every_command(capsys) -> None:
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert command.usage in text
+        assert main([*name.split(), "--help"]) == 0
+        assert f"usage: rulax {name}" in capsys.readouterr().out
+        assert callable(load_function(command.function))
+
+
+BAD_LINES = [
+    ("trian", "did you mean `rulax train`?"),
+    ("qqqq", "`rulax --help` lists them"),
+    ("bench", "for example: rulax bench train"),
+    ("bench trian", "for example: rulax bench train"),
+    ("--hlep", "did you mean --help?"),
+    ("train", "which environment?"),
+    ("train --streems 3", "unknown flag --streems; did you mean --streams?"),
+    ("train catch --streems=3", "did you mean --streams?"),
+    ("train catch --lr 3", "did you mean --learning-rate?"),
+    ("train catch extra", "unexpected argument 'extra'"),
+    ("train catch -x", "unexpected flag '-x'"),
+    ("train catch --steps", "--steps expected one argument"),
+    ("train catch --steps ten", "--steps expects a whole number"),
+    ("train catch --steps 0", "steps must be at least 1"),
+    ("train catch --steps 5", "less than one iteration"),
+    ("train catch --steps 1e15", "more than can be counted"),
+    ("train catch --seeds -1", "seeds must be at least 1"),
+    ("train catch --streams 0", "streams must be at least 1"),
+    ("train catch --hidden 64 -3", "hidden must be at least 1"),
+    ("train catch --replay 2", "replay must lie between 0 and 1"),
+    ("train catch --minibatches 7", "must be divisible by minibatches"),
+    ("train catch --schedule never", "--schedule expects one of constant, linear, cosine"),
+    ("train catch --env-options rows", "--env-options expects KEY=VALUE"),
+    ("train catch --env-options rowz=3", "rowz"),
+    ("train catch --env-options rows=0", "rows"),
+    ("train catch --rule-options discuont=0.5", "discount"),
+    ("train catch --preset dmo", "did you mean 'demo'?"),
+    ("train ctach", "unknown environment 'ctach'; did you mean catch"),
+    ("train catch --rule pp0", "unknown rule 'pp0'"),
+    ("train Pendulum-v1", "Pendulum-v1"),
+    ("train catch --platform gpu", "platform gpu is not available"),
+    ("train --resume nowhere", "nowhere holds no run"),
+    ("train catch --resume nowhere", "env cannot be given with --resume"),
+    ("bench train --seconds 0", "seconds must be greater than 0"),
+    ("bench train --rule nope", "unknown rule 'nope'"),
+    ("rules zzzz", "no rule contains 'zzzz'"),
+    ("envs zzzz", "no environment contains 'zzzz'"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), BAD_LINES, ids=[line for line, _ in BAD_LINES])
+def test_one_sentence_and_nothing_on_disk(line: str, words: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "gpu" in line:
+        monkeypatch.setattr("jax.devices", no_devices)
+    assert main(line.split()) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: ")
+    assert output.err.count("\n") == 1
+    assert words in output.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def no_devices() -> list:
+    raise RuntimeError("no such platform")
+
+
+@pytest.fixture(autouse=True)
+def _keep_jax_settings():
+    import jax
+
+    platforms = jax.config.jax_platforms
+    yield
+    jax.config.update("jax_platforms", platforms)
+
+
+def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path, capsys) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["train", "catch", "--out", str(tmp_path)]) == 2
+    assert "choose another --out, or go on with --resume" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+    assert (tmp_path / "config.json").read_text() == "{}"
+
+
+def test_lists(capsys) -> None:
+    assert main(["rules", "PPO"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("ppo ")
+    assert "actor_critic" not in text
+    assert main(["envs", "catch"]) == 0
+    assert "rulax train NAME" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m rulax envs | head -1"
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stderr == ""

@@ -1,0 +1,197 @@
+"""The driver with a small fake trainer: run folders, resuming bit by bit, Ctrl-C, and numbers that are not numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from rulax.run import folder as folders
+from rulax.run.api import load
+from rulax.run.cli import main
+from rulax.run.errors import Interrupted
+from rulax.run.log import read_rows
+
+LINE = ["train", "catch", "--steps", "2345", "--seeds", "3"]
+
+
+def train(out: str, *more: str) -> int:
+    return main([*LINE, "--out", out, "--quiet", *more])
+
+
+def without_time(folder: Path) -> list[dict]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in read_rows(folder)]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    first, second = load_file(one / folders.CHECKPOINT), load_file(other / folders.CHECKPOINT)
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+    assert without_time(one) == without_time(other)
+
+
+def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
+    assert main(LINE) == 0
+    folder = tmp_path / "runs" / "catch-actor_critic-001"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.json", "metrics.jsonl", "checkpoint.safetensors", "curve.png", "summary.json", "tensorboard"}
+    record = json.loads((folder / "config.json").read_text())
+    assert record["settings"]["steps"] == 2345
+    assert record["learning"]["streams"] == 2
+    assert record["versions"]["jax"]
+    assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
+    rows = read_rows(folder)
+    assert [row["step"] for row in rows] == [*range(30, 2341, 30), 2350]  # 235 iterations, 3 to a point, one is left over
+    assert rows[0]["loss"] is None  # not measured yet
+    assert rows[1]["loss"] is not None
+    assert rows[0]["episodes_per_seed"] == [6, 6, 6]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["finished"]
+    late = [row for row in rows if row["step"] > 0.9 * 2350]
+    weights = [6 if row["step"] < 2350 else 2 for row in late]
+    expected = np.average([row["return_per_seed"] for row in late], axis=0, weights=weights)
+    np.testing.assert_allclose(summary["final_return_per_seed"], expected)
+    output = capsys.readouterr()
+    assert "runs/catch-actor_critic-001" in output.out
+    assert "--resume" in output.out
+    assert "compiling" in output.err
+    assert fake.trainers[0].closed
+    assert main(LINE) == 0
+    assert (tmp_path / "runs" / "catch-actor_critic-002").exists()
+
+
+def test_quiet_prints_only_the_folder(fake, capsys) -> None:
+    assert train("here") == 0
+    output = capsys.readouterr()
+    assert output.out == "here\n"
+    assert output.err == ""
+
+
+def test_tensorboard_events_can_be_read_back(fake, tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    train("here")
+    events = accumulator.EventAccumulator(str(tmp_path / "here" / "tensorboard"))
+    events.Reload()
+    values = [event.value for event in events.Scalars("train/episode_return")]
+    np.testing.assert_allclose(values, [row["episode_return"] for row in read_rows(tmp_path / "here")], rtol=1e-5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_interrupted_and_resumed_is_the_same_run(fake, tmp_path: Path, chunk: int, number: signal.Signals, capsys) -> None:
+    train("whole")
+    fake.on_chunk = lambda count: os.kill(os.getpid(), number) if count == chunk else None
+    assert train("parts") == 130
+    assert "rulax train --resume parts" in capsys.readouterr().err
+    assert {"checkpoint.safetensors", "curve.png", "summary.json"} <= {path.name for path in (tmp_path / "parts").iterdir()}
+    assert not json.loads((tmp_path / "parts" / "summary.json").read_text())["finished"]
+    assert read_rows(tmp_path / "parts")[-1:] != read_rows(tmp_path / "whole")[-1:]
+    fake.on_chunk = None
+    assert main(["train", "--resume", "parts", "--quiet"]) == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_lines_after_the_checkpoint_are_written_once(fake, tmp_path: Path) -> None:
+    train("whole")
+
+    def crash(count: int) -> None:
+        if count == 20:
+            raise MemoryError
+
+    fake.on_chunk = crash
+    with pytest.raises(MemoryError):
+        train("parts")  # the checkpoint is that after the first chunk, the lines are those of 19 chunks
+    assert len(read_rows(tmp_path / "parts")) > 10
+    with (tmp_path / "parts" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 99')  # a line cut off by the crash
+    fake.on_chunk = None
+    assert main(["train", "--resume", "parts", "--quiet"]) == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_finished_run_can_be_extended(fake, tmp_path: Path) -> None:
+    train("here")
+    assert main(["train", "--resume", "here", "--steps", "3000", "--quiet"]) == 0
+    steps = [row["step"] for row in read_rows(tmp_path / "here")]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == 3000
+    assert json.loads((tmp_path / "here" / "config.json").read_text())["settings"]["steps"] == 3000
+    assert main(["train", "--resume", "here", "--steps", "100"]) == 2
+    assert main(["train", "--resume", "here", "--seeds", "5"]) == 2
+
+
+def test_a_bad_reward_stops_and_the_last_good_state_is_kept(fake, tmp_path: Path, capsys) -> None:
+    train("whole")
+    fake.bad_at = 100
+    assert train("parts") == 1
+    error = capsys.readouterr().err
+    assert "a reward was not a finite number in environment 'catch' between steps 990 and 1000 of seed 0" in error
+    assert error.count("\n") == 1
+    fake.bad_at = None
+    assert main(["train", "--resume", "parts", "--quiet"]) == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_python_gets_the_partial_run(fake, tmp_path: Path) -> None:
+    import rulax
+
+    fake.on_chunk = lambda count: os.kill(os.getpid(), signal.SIGINT) if count == 9 else None
+    with pytest.raises(Interrupted) as caught:
+        rulax.train("catch", steps=2000, quiet=True)
+    assert caught.value.run.steps[-1] < 2000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_python_run(fake, tmp_path: Path) -> None:
+    import rulax
+
+    run = rulax.train("catch", steps="2k", seeds=2, quiet=True, out="here", log_every=100, hidden=8)
+    assert run.returns.shape == (20, 2)
+    assert run.steps[-1] == 2000
+    assert run.metrics["loss"].shape == (20,)
+    assert run.config.overrides == {"hidden": (8,)}
+    assert "final return" in repr(run)
+    run.plot(tmp_path / "my.svg")
+    assert "<svg" in (tmp_path / "my.svg").read_text()
+    again = load("here")
+    np.testing.assert_array_equal(again.returns, run.returns)
+    assert again.finished
+    np.testing.assert_array_equal(again.agents[1].params["weight"], run.agents[1].params["weight"])
+    with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
+        rulax.train("catch", lerning_rate=1)
+    with pytest.raises(ValueError, match="already holds a run"):
+        rulax.train("catch", out="here")
+
+
+def test_checkpoints_that_do_not_fit_are_refused(fake, tmp_path: Path, capsys) -> None:
+    train("here")
+    path = tmp_path / "here" / "checkpoint.safetensors"
+    whole = path.read_bytes()
+    record = json.loads((tmp_path / "here" / "config.json").read_text())
+    resume = ["train", "--resume", "here", "--steps", "9000", "--quiet"]
+
+    def complaint() -> str:
+        before = sorted((file.name, file.read_bytes()) for file in (tmp_path / "here").iterdir() if file.is_file())
+        assert main(resume) == 2
+        assert before == sorted((file.name, file.read_bytes()) for file in (tmp_path / "here").iterdir() if file.is_file())
+        return capsys.readouterr().err
+
+    path.write_bytes(whole[: len(whole) // 2])
+    assert "not a readable checkpoint" in complaint()
+    path.unlink()
+    assert "no checkpoint" in complaint()
+    path.write_bytes(whole)
+    (tmp_path / "here" / "config.json").write_text(json.dumps({**record, "settings": {**record["settings"], "seed": 9}}))
+    assert "other settings" in complaint()
+
+
+def test_log_shows_no_repeated_config(fake, tmp_path: Path) -> None:
+    train("here")
+    text = (tmp_path / "here" / "config.json").read_text()
+    assert str(tmp_path) not in text  # a run folder can be moved or shown to others
