@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from rulax.agents.layers import GRU, LSTM
+from rulax.agents.layers import GRU, LSTM, LSTMState
 from rulax.types import Array, PyTree
 
 
@@ -55,7 +55,7 @@ class RecurrentCore(eqx.Module):
 
 def hidden(memory: PyTree) -> Array:
     """What a recurrent cell shows of its memory."""
-    return getattr(memory, "hidden", memory)
+    return memory.hidden if isinstance(memory, LSTMState) else memory
 
 
 def make_core(key: Array, kind: str, inputs: int, size: int) -> tuple[NoCore | RecurrentCore, int]:

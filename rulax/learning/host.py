@@ -51,7 +51,8 @@ class HostTrainer(Trainer):
 
     def advance(self, state: TrainState) -> tuple[TrainState, dict[str, np.ndarray]]:
         """Go on for about a second: the next state and metrics [I, K]."""
-        began, rows = time.perf_counter(), []
+        began = time.perf_counter()
+        rows: list[Metrics] = []
         while not rows or (time.perf_counter() - began < CHUNK_SECONDS and not self.done(state)):
             state, metrics = self._host_iteration(state)
             rows.append(jax.tree.map(np.asarray, metrics))

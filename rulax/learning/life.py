@@ -34,9 +34,7 @@ def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
     """The fixed part of a life, from a recipe."""
     learning = recipe.learning
     steps = total_updates * learning.epochs * learning.minibatches
-    return Learner(
-        recipe.rule, make_optimiser(learning, steps), learning.epochs, learning.minibatches, learning.slow_decay
-    )
+    return Learner(recipe.rule, make_optimiser(learning, steps), learning.epochs, learning.minibatches, learning.slow_decay)
 
 
 def batch_size(learning: Learning) -> int:
@@ -86,15 +84,13 @@ def store(life: Life, experience: Experience) -> Life:
     return life._replace(replay=ring.add(life.replay, experience)) if life.replay else life
 
 
-def study(
-    learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience
-) -> tuple[LearnerState, Metrics]:
+def study(learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience) -> tuple[LearnerState, Metrics]:
     """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
     key_mix, key_update = jax.random.split(jax.random.fold_in(life.key, 1))
     batch = batch_size(learning)
     experience = fresh
     if life.replay or batch != learning.streams:
-        experience = ring.mix(life.replay, fresh, batch, learning.replay, key_mix)
+        experience = ring.mix(life.replay or None, fresh, batch, learning.replay, key_mix)
     state, metrics = update(learner, rule_params, life.learner, experience, key_update)
     bad = ~jnp.isfinite(metrics["gradient_norm"])
     return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}

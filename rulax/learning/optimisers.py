@@ -1,4 +1,4 @@
-"""From a gradient to a step: one chain for every rule, so that a rule recommends numbers and not code. Used by learning/update.py."""
+"""From a gradient to a step: one chain for every rule, so that a rule recommends numbers and not code. Used by update.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rulax.types import Array, PyTree
 class AdamState(NamedTuple):
     """Adam's memory."""
 
-    count: Array  # [] steps made
+    count: Array  # type: ignore[assignment]  # [] steps made
     mean: PyTree  # of gradients
     square: PyTree  # of squared gradients
 
@@ -63,8 +63,8 @@ def learning_rate(learning: Learning, total_steps: int) -> float | Callable[[Arr
 
 
 def make_optimiser(learning: Learning, total_steps: int = 1) -> optax.GradientTransformation:
-    """Clip the gradient's norm, Adam, clip the direction's elements, decay weights, learning rate; parts with value 0 are left out."""
-    parts = []
+    """Clip the gradient's norm, Adam, clip its direction's elements, decay weights, learning rate; what is set to 0 is left out."""
+    parts: list[optax.GradientTransformation] = []
     if learning.clip_gradient:
         parts.append(optax.clip_by_global_norm(learning.clip_gradient))
     parts.append(adam_direction(learning.adam_b1, learning.adam_b2, learning.adam_eps))

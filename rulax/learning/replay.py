@@ -58,16 +58,15 @@ def sample(replay: Replay, number: int, key: Array) -> Experience:
     return take_streams(replay.storage, jax.random.randint(key, (number,), 0, replay.filled))
 
 
-def mix(replay: Replay, fresh: Experience, batch: int, fraction: float, key: Array) -> Experience:
+def mix(replay: Replay | None, fresh: Experience, batch: int, fraction: float, key: Array) -> Experience:
     """A batch of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
     key_fresh, key_replay = jax.random.split(key)
-    replayed = round(batch * fraction)
-    streams = fresh.action.shape[1]
-    if replayed == batch:
-        return sample(replay, batch, key_replay)
-    chosen = take_streams(fresh, jax.random.permutation(key_fresh, streams)[: batch - replayed])
-    if replayed == 0:
+    replayed = round(batch * fraction) if replay else 0
+    chosen = take_streams(fresh, jax.random.permutation(key_fresh, fresh.action.shape[1])[: batch - replayed])
+    if replay is None or replayed == 0:
         return chosen
     old = sample(replay, replayed, key_replay)
+    if replayed == batch:
+        return old
     joined = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), chosen._replace(memory=()), old._replace(memory=()))
     return joined._replace(memory=jax.tree.map(lambda a, b: jnp.concatenate([a, b], 0), chosen.memory, old.memory))

@@ -1,4 +1,4 @@
-"""Learned encodings of the inputs: y and z become numbers, actions become a set. Between metanet/features.py and the two LSTMs."""
+"""Learned encodings: y and z become numbers, actions become a set. Between metanet/features.py and the two LSTMs."""
 
 from __future__ import annotations
 

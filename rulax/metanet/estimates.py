@@ -1,4 +1,4 @@
-"""How good the actions were: Retrace targets, advantages and errors of the action value. Rules read it before the meta-network."""
+"""How good the actions were: Retrace targets, advantages and errors of the action value; the meta-network reads them."""
 
 from __future__ import annotations
 
@@ -36,20 +36,26 @@ class Estimates(NamedTuple):
 
 
 def episode_ends(experience: Experience) -> Array:
-    """Where observation t + 1 does not follow from action t, [T, B]: nothing may reach back across such a step.
-
-    It ended its episode (discount 0), or a cut-off or dummy step led to another episode's first observation.
-    """
+    """Where observation t + 1 belongs to another episode than action t, or to none, [T, B]."""
     return (experience.discount == 0) | later(experience.first)
 
 
 def outcome_known(experience: Experience) -> Array:
     """Where the stream shows what came of action t, [T, B]: the end of its episode, or the state that it led to.
 
-    Worlds mark exactly the other steps as not `valid`. Moving averages and the lifetime's mean are facts about what happened
-    and go by this; what is learned from is the learner's choice, and goes by `valid`.
+    A dummy or cut-off step is not `valid`, and it leads to the first observation of another episode. A step that starts an
+    episode which goes on, or ends there, did happen even if the learner may not learn from it (the reference does not).
+    Moving averages and the lifetime's mean are facts about what happened and go by this; what is learned goes by `valid`.
     """
-    return (experience.discount == 0) | ~later(experience.first)
+    shown = (experience.discount == 0) | ~later(experience.first)
+    return shown & (experience.valid | now(experience.first))
+
+
+def nothing_follows(experience: Experience) -> Array:
+    """Where nothing that comes after step t may reach back to it, [T, B]: at an episode's end, or beside an unknown outcome."""
+    known = outcome_known(experience)
+    next_known = jnp.concatenate([known[1:], jnp.ones_like(known[:1])])
+    return episode_ends(experience) | ~known | ~next_known
 
 
 def estimate(scales: Scales, batch: Batch, sizes: Sizes, constants: Constants) -> tuple[Scales, Estimates]:

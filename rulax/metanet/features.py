@@ -1,4 +1,4 @@
-"""What the meta-network looks at: every group of inputs is one function here. Between metanet/estimates.py and metanet/encoder.py.
+"""What the meta-network looks at: each group of inputs is one function. Between metanet/estimates.py and metanet/encoder.py.
 
 Per step, in this order (27 numbers for Disco103):
 
@@ -10,7 +10,7 @@ Per step, in this order (27 numbers for Disco103):
     of_actions     2 x 5   encoded z of the action taken; its mean under pi, now and later; its largest, now and later
     of_action_set  2 x 2   mean over actions of the action encoding; that of the action taken
 
-Per action (9 channels): pi, mu, slow pi; encoded z, encoded slow z; slow q, its advantage, that normalised; whether it was taken.
+Per action (9 channels): pi, mu, slow pi; encoded z and slow z; slow q, its advantage, that normalised; whether it was taken.
 "Now" is the state in which the action was taken, "later" the one that it led to. Rewards, values and advantages are squashed by
 sign(x) log(1 + |x|). An observation is never an input, so a rule found in one world can be used in any other.
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.metanet.estimates import Estimates, episode_ends, outcome_known
+from rulax.metanet.estimates import Estimates, nothing_follows, outcome_known
 from rulax.rules.values import at_action, sign_log
 from rulax.types import Array, Batch, Experience, later, now
 
@@ -68,7 +68,7 @@ def look(batch: Batch, estimates: Estimates | None, bootstrap: bool = True) -> S
         state_predictions=(batch.online["state_prediction"], batch.slow["state_prediction"]) if predicted else (),
         action_predictions=(batch.online["action_prediction"], batch.slow["action_prediction"]) if predicted else (),
         action=action,
-        ends=episode_ends(experience),
+        ends=nothing_follows(experience),
         known=outcome_known(experience),
         bootstrap=bootstrap,
     )

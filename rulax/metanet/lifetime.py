@@ -28,7 +28,7 @@ class Lifetime(eqx.Module):
         self.memory = LSTM(key_memory, sizes.lifetime_embedding, sizes.lifetime_hidden)
 
     def remember(self, state: LSTMState, inputs: Array, summary: Array, target: Array | None, known: Array) -> LSTMState:
-        """The memory after an update that read `inputs` [T, B, I] and set `target` (logits of y, [T, B, N]) and `summary` [T, B, 1]."""
+        """The memory after an update that read `inputs` [T, B, I] and made `summary` [T, B, 1] and y's `target` [T, B, N]."""
         parts = [inputs, summary]
         if target is not None and self.encoder.state_prediction is not None:
             parts.append(encode_softmax(target, [self.encoder.state_prediction])[0][..., None])

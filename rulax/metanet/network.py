@@ -18,19 +18,16 @@ from rulax.metanet.features import Signals
 from rulax.metanet.layers import ActionSets
 from rulax.metanet.lifetime import Lifetime
 from rulax.metanet.sizes import Sizes
-from rulax.types import Array
+from rulax.types import Array, Predictions, PyTree
 
-Memory = LSTMState | tuple[()]  # the lifetime's; () for a rule that has none
 HEAD_STD = 0.3  # of the heads' first weights
 GATE_STD = 1.0
 
 
 class Reading(NamedTuple):
-    """What the meta-network makes of a batch, intermediate results included (they cost nothing: unused ones are not computed)."""
+    """What the meta-network makes of a batch, with what lies between (it costs nothing: unused results are not computed)."""
 
-    policy: Array  # [T, B, A] logits
-    state_prediction: Array | None  # [T, B, N] logits
-    action_prediction: Array | None  # [T, B, N] logits, for the action taken
+    targets: Predictions  # logits: policy [T, B, A], state_prediction [T, B, N], action_prediction [T, B, N] at the action taken
     summary: Array | None  # [T, B, 1] what the lifetime's memory is told
     encodings: tuple[Encoding, ...]  # the trajectory's, and the lifetime's if there is one
     recurrent: Array  # [T, B, H] the backward LSTM's outputs
@@ -64,26 +61,23 @@ class MetaNetwork(eqx.Module):
         self.summary = Linear(key_summary, hidden, 1, HEAD_STD) if sizes.lifetime else None
         self.lifetime = Lifetime(next(keys), sizes) if sizes.lifetime else None
 
-    def read(self, signals: Signals, memory: Memory) -> tuple[Memory, Reading]:
-        """The lifetime's memory after this update, and the targets. The gate is set by the memory *before* it."""
+    def read(self, signals: Signals, memory: PyTree) -> tuple[PyTree, Reading]:
+        """The lifetime's memory after this update (() if there is none) and the targets; the memory *before* sets the gate."""
         encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
         encodings = encode(encoders, signals)
         recurrent = unroll_backwards(self.trajectory, encodings[0], signals.ends)
         features = recurrent if self.gate is None else recurrent * self.gate(memory.hidden)
         per_action = self.policy_set(encodings[0].actions, features)
-        reading = Reading(
-            policy=self.policy(per_action)[..., 0],
-            state_prediction=None if self.state_prediction is None else self.state_prediction(features),
-            action_prediction=None if self.action_prediction is None else self.action_prediction(features),
-            summary=None if self.summary is None else self.summary(features),
-            encodings=tuple(encodings),
-            recurrent=recurrent,
-            features=features,
-        )
-        if self.lifetime is not None:
-            told = (encodings[1].inputs, reading.summary, reading.state_prediction)
+        targets = {"policy": self.policy(per_action)[..., 0]}
+        if self.state_prediction is not None and self.action_prediction is not None:
+            targets["state_prediction"] = self.state_prediction(features)
+            targets["action_prediction"] = self.action_prediction(features)
+        summary = None
+        if self.lifetime is not None and self.summary is not None:
+            summary = self.summary(features)
+            told = (encodings[1].inputs, summary, targets.get("state_prediction"))
             memory = self.lifetime.remember(memory, *told, signals.known)
-        return memory, reading
+        return memory, Reading(targets, summary, tuple(encodings), recurrent, features)
 
 
 def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:

@@ -42,10 +42,16 @@ class Sizes:
     """Whether the agent predicts its own policy at the next state (p)."""
 
     def __post_init__(self) -> None:
-        small = min(self.prediction_size, self.bins - 1, self.hidden, self.embedding)
-        widths = (*self.action_channels, *self.policy_channels, self.lifetime_hidden, self.lifetime_embedding, small)
-        if not self.action_channels or not self.policy_channels or min(widths) < 1:
-            raise ValueError("a meta-network needs at least one of everything: give sizes of at least 1 (bins at least 2)")
+        for name in ("action_channels", "policy_channels"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, tuple(value) if isinstance(value, (list, tuple)) else (value,))  # as YAML gives them
+        for field in dataclasses.fields(self):
+            value, least = getattr(self, field.name), 2 if field.name == "bins" else 1
+            if isinstance(field.default, bool) or field.name == "largest_value":
+                continue
+            numbers = value if isinstance(value, tuple) else (value,)
+            if not numbers or any(type(number) is not int or number < least for number in numbers):
+                raise ValueError(f"{field.name} must be a whole number of at least {least}, or a list of them, not {value!r}")
 
     @property
     def scalars(self) -> int:

@@ -6,7 +6,18 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.returns import over_streams, vtrace
-from rulax.rules.values import entropy, log_probability, masked_mean, normalise, start_moments, update_moments
+from rulax.rules.values import (
+    SMALL_BINS,
+    Bins,
+    entropy,
+    expected_value,
+    log_probability,
+    masked_mean,
+    normalise,
+    start_moments,
+    update_moments,
+    value_loss,
+)
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
 
@@ -18,28 +29,29 @@ def actor_critic(
     discount: float = 0.99,
     trace: float = 0.95,
     entropy_cost: float = 0.01,
-    value_cost: float = 0.5,
+    value_cost: float = 0.1,
     clip_ratio: float = 1.0,
     normalise_advantages: bool = True,
+    bins: Bins = SMALL_BINS,
 ) -> UpdateRule:
     """V-trace actor-critic (Espeholt et al. 2018), off-policy correct for the policy logits stored in the experience.
 
     v_t, A_t = V-trace with ratio pi(a_t) / mu(a_t), every ratio clipped at `clip_ratio`
-    loss = -A_t log pi(a_t) + value_cost (V_t - v_t)^2 / 2 - entropy_cost H(pi)
+    loss = -A_t log pi(a_t) + value_cost CE(two-hot of v_t, V_t) - entropy_cost H(pi)
 
     `normalise_advantages` shows the policy (A - mean) / deviation, both moving averages over the agent's life, so that costs
     mean the same whatever the scale of rewards.
     """
 
     def heads(num_actions):
-        return {"policy": Head(num_actions), "value": Head(1)}
+        return {"policy": Head(num_actions), "value": Head(bins.number)}
 
     def start(key):
         return start_moments() if normalise_advantages else no_state(key)
 
     def targets(rule_params, rule_state, batch):
         del rule_params
-        experience, values = batch.experience, batch.online["value"][..., 0]
+        experience, values = batch.experience, expected_value(batch.online["value"], bins)
         policy = now(batch.online["policy"])
         action, valid = experience.action, experience.valid
         ratios = jnp.exp(log_probability(policy, action) - log_probability(experience.behaviour, action))
@@ -56,10 +68,10 @@ def actor_critic(
 
     def loss(taken, targets, experience):
         policy_loss = -targets["advantage"] * log_probability(taken["policy"], experience.action)
-        value_loss = 0.5 * jnp.square(taken["value"][..., 0] - targets["return"])
+        critic_loss = value_loss(taken["value"], targets["return"], bins)
         randomness = entropy(taken["policy"])
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": randomness}
+        metrics = {"policy_loss": policy_loss, "value_loss": critic_loss, "entropy": randomness}
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
-        return policy_loss + value_cost * value_loss - entropy_cost * randomness, metrics
+        return policy_loss + value_cost * critic_loss - entropy_cost * randomness, metrics
 
     return UpdateRule(heads, no_params, start, targets, loss)

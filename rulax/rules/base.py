@@ -7,7 +7,8 @@ functions of `rule_params`. That is why no flag anywhere says what is differenti
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from rulax.settings import Learning, Network
 from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree

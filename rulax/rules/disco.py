@@ -11,14 +11,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.agents.layers import LSTMState
 from rulax.metanet.estimates import Estimates, Scales, episode_ends, estimate
 from rulax.metanet.features import look
 from rulax.metanet.lifetime import start_lifetime
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
+from rulax.metanet.two_hot import leaning_value_loss
 from rulax.rules.base import UpdateRule
-from rulax.rules.values import Bins, entropy, kl, masked_mean, start_moments, value_loss
+from rulax.rules.values import Bins, entropy, kl, masked_mean, start_moments
 from rulax.settings import Learning, Network
 from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later
 
@@ -40,8 +40,8 @@ NETWORK = Network(torso="mlp", hidden=(512, 512), activate_last=False, action_mo
 class DiscoState(NamedTuple):
     """What a discovered rule remembers over one agent's life."""
 
-    lifetime: LSTMState | tuple[()]  # () without the lifetime LSTM
-    scales: Scales | tuple[()]  # () without the value head
+    lifetime: PyTree  # `LSTMState`, or () without the lifetime LSTM
+    scales: PyTree  # `Scales`, or () without the value head
 
 
 def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateRule:
@@ -64,11 +64,8 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
     def targets(network: MetaNetwork, state: DiscoState, batch: Batch) -> tuple[PyTree, DiscoState, Metrics]:
         scales, estimates = estimate(state.scales, batch, sizes, constants) if sizes.value else ((), None)
         lifetime, reading = network.read(look(batch, estimates, sizes.bootstrap), state.lifetime)
-        targets = {"policy": reading.policy}
-        if sizes.predictions:
-            targets["state_prediction"] = reading.state_prediction
-            targets["action_prediction"] = reading.action_prediction
-        if sizes.value:
+        targets = dict(reading.targets)
+        if estimates is not None:
             targets["value"] = estimates.target
         if sizes.next_policy:
             # Data, like every policy here: an outer gradient may not reach the policy through what p should say.
@@ -104,7 +101,7 @@ def losses(taken: Predictions, targets: PyTree, experience: Experience, sizes: S
         # After the end of an episode comes another's first state: nothing that this action could predict.
         terms["next_policy"] = jnp.where(episode_ends(experience), 0, terms["next_policy"])
     if "value" in targets:
-        terms["value"] = value_loss(taken["value"], targets["value"], Bins(sizes.bins, sizes.largest_value))
+        terms["value"] = leaning_value_loss(taken["value"], targets["value"], Bins(sizes.bins, sizes.largest_value))
     return terms
 
 

@@ -71,7 +71,7 @@ def sizes_from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> Sizes:
 
 def from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Tensors under our names. Nothing is checked here but that the matrices can be cut where they must be."""
-    ours = {}
+    ours: dict[str, np.ndarray] = {}
     for name in tensors:
         if name.rpartition("/")[0] not in TABLE or name.rpartition("/")[2] not in ("w", "b"):
             raise RuleFileError(f"{file}: tensor '{name}' is none of Disco103's")
@@ -96,9 +96,7 @@ def to_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
         paths = [f"{layer.path}.{part}" for part in layer.parts]
         used |= {*paths, f"{layer.path}.bias"}
         if not used <= set(tensors):
-            raise RuleFileError(
-                f"{file}: the reference's format needs '{layer.path}', which this rule has not; use .safetensors"
-            )
+            raise RuleFileError(f"{file}: the reference's format needs '{layer.path}', which this rule has not; use .safetensors")
         weight = np.concatenate([tensors[path] for path in paths])
         theirs[f"{module}/w"] = weight[None] if layer.convolution else weight
         theirs[f"{module}/b"] = tensors[f"{layer.path}.bias"]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import entropy, log_probability, masked_mean
+from rulax.rules.values import SMALL_BINS, Bins, entropy, expected_value, log_probability, masked_mean, value_loss
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
 
@@ -14,21 +12,23 @@ LEARNING = Learning(streams=32, unroll=16, learning_rate=3e-3, clip_gradient=0.5
 NETWORK = Network(hidden=(64, 64), activation="tanh")
 
 
-def policy_gradient(discount: float = 0.99, entropy_cost: float = 0.01, baseline_cost: float = 0.5) -> UpdateRule:
+def policy_gradient(
+    discount: float = 0.99, entropy_cost: float = 0.01, baseline_cost: float = 0.1, bins: Bins = SMALL_BINS
+) -> UpdateRule:
     """REINFORCE with a learned baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 
     G_t = r_t + discount G_{t+1}, with V at the end of the trajectory or where an episode was cut off
-    loss = -(G_t - V_t) log pi(a_t) + baseline_cost (V_t - G_t)^2 / 2 - entropy_cost H(pi)
+    loss = -(G_t - V_t) log pi(a_t) + baseline_cost CE(two-hot of G_t, V_t) - entropy_cost H(pi)
 
     It assumes that the policy which acted is the one that learns: no replay, one epoch.
     """
 
     def heads(num_actions):
-        return {"policy": Head(num_actions), "value": Head(1)}
+        return {"policy": Head(num_actions), "value": Head(bins.number)}
 
     def targets(rule_params, rule_state, batch):
         del rule_params
-        experience, values = batch.experience, batch.online["value"][..., 0]
+        experience, values = batch.experience, expected_value(batch.online["value"], bins)
         discounts = discount * experience.discount
         returns = over_streams(lambda_returns, experience.reward, discounts, values, experience.valid, trace=1.0)
         advantages = returns - now(values)
@@ -37,10 +37,10 @@ def policy_gradient(discount: float = 0.99, entropy_cost: float = 0.01, baseline
 
     def loss(taken, targets, experience):
         policy_loss = -targets["advantage"] * log_probability(taken["policy"], experience.action)
-        value_loss = 0.5 * jnp.square(taken["value"][..., 0] - targets["return"])
+        baseline_loss = value_loss(taken["value"], targets["return"], bins)
         randomness = entropy(taken["policy"])
-        metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": randomness}
+        metrics = {"policy_loss": policy_loss, "value_loss": baseline_loss, "entropy": randomness}
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
-        return policy_loss + baseline_cost * value_loss - entropy_cost * randomness, metrics
+        return policy_loss + baseline_cost * baseline_loss - entropy_cost * randomness, metrics
 
     return UpdateRule(heads, no_params, no_state, targets, loss)

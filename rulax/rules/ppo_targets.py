@@ -7,16 +7,16 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.returns import generalised_advantages, over_streams
-from rulax.rules.values import BINS, Bins, entropy, expected_value, kl, masked_mean, standardise, value_loss
+from rulax.rules.values import SMALL_BINS, Bins, entropy, expected_value, kl, masked_mean, standardise, value_loss
 from rulax.settings import Learning, Network
 from rulax.types import Head, later, now
 
 LEARNING = Learning(
-    streams=64,
-    unroll=32,
+    streams=32,
+    unroll=16,
     epochs=4,
     minibatches=4,
-    learning_rate=1e-3,
+    learning_rate=3e-3,
     schedule="linear",
     clip_gradient=0.5,
     adam_eps=1e-5,
@@ -28,11 +28,11 @@ def ppo_targets(
     discount: float = 0.99,
     trace: float = 0.95,
     temperature: float = 1.0,
-    clip: float = 1.0,
-    entropy_cost: float = 0.01,
-    value_cost: float = 0.2,
-    next_policy_cost: float = 0.1,
-    bins: Bins = BINS,
+    clip: float = 2.0,
+    entropy_cost: float = 0.001,
+    value_cost: float = 0.05,
+    next_policy_cost: float = 0.02,
+    bins: Bins = SMALL_BINS,
 ) -> UpdateRule:
     """PPO in the form of targets, to be laid beside a discovered rule; the policy's step is that of MPO and Muesli.
 

@@ -40,9 +40,7 @@ DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
 }
-NOT_INSTALLED = (
-    "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
-)
+NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
 
 
 class RuleFile(NamedTuple):
@@ -93,7 +91,7 @@ def load_rule(path: str | Path) -> RuleFile:
 
 
 def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mapping[str, str] | None = None) -> None:
-    """Write a rule: .safetensors with everything known about it, or .npz for the reference (which needs all parts of Disco103)."""
+    """Write a rule: .safetensors with all that is known about it, or .npz for the reference (with all parts of Disco103)."""
     path, tensors = Path(path), take_apart(params)
     if path.suffix == ".npz":
         rule_files.write_npz(path, to_haiku(path.name, tensors))
@@ -163,9 +161,7 @@ def get_disco103(source: str | Path | None = None) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         rule_files.write_whole(folder / FILE_NAME, data)
     except OSError as error:
-        raise RuleFileError(
-            f"{folder} cannot be written: {error.strerror or error}; set RULAX_CACHE to another folder"
-        ) from None
+        raise RuleFileError(f"{folder} cannot be written: {error.strerror or error}; set RULAX_CACHE to another folder") from None
     return folder / FILE_NAME
 
 

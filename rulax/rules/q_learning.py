@@ -7,34 +7,34 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.returns import over_streams, q_lambda
-from rulax.rules.values import BINS, Bins, at_action, entropy, expected_value, kl, masked_mean, value_loss
+from rulax.rules.values import SMALL_BINS, Bins, at_action, entropy, expected_value, kl, masked_mean, value_loss
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
 
 LEARNING = Learning(
-    streams=16,
-    unroll=16,
-    batch=64,
-    replay=0.75,
-    capacity=2048,
-    warmup=64,
-    learning_rate=1e-3,
+    streams=4,
+    unroll=8,
+    batch=32,
+    replay=0.875,
+    capacity=4096,
+    warmup=32,
+    learning_rate=3e-3,
     clip_gradient=1.0,
     adam_eps=1e-5,
-    slow_decay=0.98,
+    slow_decay=0.9,
 )
 NETWORK = Network(hidden=(64, 64), activation="relu", action_model=64, action_hidden=(64,))
 
 
 def q_learning(
     discount: float = 0.99,
-    trace: float = 0.9,
-    epsilon: float = 0.05,
+    trace: float = 0.95,
+    epsilon: float = 0.1,
     temperature: float | None = None,
-    cut_traces: bool = True,
-    policy_cost: float = 1.0,
+    cut_traces: bool = False,
+    policy_cost: float = 0.3,
     value_cost: float = 1.0,
-    bins: Bins = BINS,
+    bins: Bins = SMALL_BINS,
 ) -> UpdateRule:
     """Q(lambda) with double targets (Watkins 1989; Peng and Williams 1996; van Hasselt et al. 2016).
 

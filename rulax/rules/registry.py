@@ -5,9 +5,12 @@ Nothing here imports JAX until a rule is made: the command line lists rules and 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import functools
 import importlib
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -22,16 +25,16 @@ class Entry(NamedTuple):
 
 
 RULES = {
-    "policy_gradient": Entry(
-        "rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"
-    ),
+    "policy_gradient": Entry("rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"),
     "actor_critic": Entry("rulax.rules.actor_critic:actor_critic", "Actor-critic with V-trace (Espeholt et al. 2018)"),
     "ppo": Entry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
-    "ppo_targets": Entry(
-        "rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"
-    ),
+    "ppo_targets": Entry("rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"),
     "q_learning": Entry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
+    "disco": Entry("rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)"),
+    "disco103": Entry("rulax.rules.pretrained:disco103", "The discovered rule of Nature 648, with its published weights"),
 }
+FILE_ENDINGS = (".safetensors", ".npz")
+FROM_FILE = Entry("rulax.rules.pretrained:rule_from_file", "A rule in a file")
 
 
 class UnknownRule(ValueError):
@@ -47,22 +50,37 @@ def list_rules() -> dict[str, str]:
 
 
 def make_rule(name: str, **options: Any) -> Recipe:
-    """The rule of that name with its recommended settings; `options` are the arguments of the function that makes it.
+    """The rule of that name, or in that file, with its recommended settings; `options` go to the function that makes it.
 
     `make_rule("ppo", clip=0.1)` is `ppo(clip=0.1)` from `rulax.rules.ppo`, beside the `LEARNING` and `NETWORK` of that file.
+    Where an argument defaults to a dataclass, its fields are options as well: `make_rule("disco", prediction_size=64)`.
     """
     from rulax.rules.base import Recipe  # with JAX, hence not at the top
 
-    if name not in RULES:
+    from_file = name.endswith(FILE_ENDINGS)
+    if name not in RULES and not from_file:
         raise UnknownRule(name)
-    module_name, function_name = RULES[name].where.split(":")
+    module_name, function_name = (FROM_FILE if from_file else RULES[name]).where.split(":")
     module = importlib.import_module(module_name)
     make = getattr(module, function_name)
-    known = inspect.signature(make).parameters
-    for option in options:
-        if option not in known:
+    make = functools.partial(make, name) if from_file else make
+    return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK)
+
+
+def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, Any]:
+    """Options as arguments of `make`: by their own names, or gathered in the dataclass that has a field of that name."""
+    defaults = {parameter.name: parameter.default for parameter in inspect.signature(make).parameters.values()}
+    grouped = {each: default for each, default in defaults.items() if dataclasses.is_dataclass(default)}
+    owners = {field.name: each for each, default in grouped.items() for field in dataclasses.fields(default)}
+    known = [*(each for each in defaults if each not in grouped), *owners]
+    arguments = {option: value for option, value in options.items() if option in defaults}
+    for option, value in options.items():
+        if option in owners:
+            group = owners[option]
+            arguments[group] = dataclasses.replace(arguments.get(group, grouped[group]), **{option: value})
+        elif option not in defaults:
             raise ValueError(f"rule '{name}' has no option '{option}'; {_suggest(option, known)}known: {', '.join(known)}")
-    return Recipe(make(**options), module.LEARNING, module.NETWORK)
+    return arguments
 
 
 def _suggest(word: str, known) -> str:

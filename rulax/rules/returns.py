@@ -49,9 +49,7 @@ def accumulate(errors: Array, decays: Array, valid: Array | None = None) -> Arra
         total = jnp.where(keep, error + decay * total, jnp.zeros_like(total))
         return total, total
 
-    _, sums = jax.lax.scan(
-        step, jnp.zeros_like(errors[0]), (errors, jnp.broadcast_to(decays, errors.shape), valid), reverse=True
-    )
+    _, sums = jax.lax.scan(step, jnp.zeros_like(errors[0]), (errors, jnp.broadcast_to(decays, errors.shape), valid), reverse=True)
     return sums
 
 
@@ -96,9 +94,7 @@ def vtrace(
     """
     valid = _all_valid(valid, rewards)
     errors = rewards + discounts * later(values) - now(values)
-    corrections = accumulate(
-        jnp.minimum(clip_error, ratios) * errors, discounts * trace * jnp.minimum(clip_trace, ratios), valid
-    )
+    corrections = accumulate(jnp.minimum(clip_error, ratios) * errors, discounts * trace * jnp.minimum(clip_trace, ratios), valid)
     advantages = jnp.minimum(clip_advantage, ratios) * (errors + discounts * trace * _shift(corrections))
     return VTrace(now(values) + corrections, jnp.where(valid, advantages, jnp.zeros_like(advantages)))
 

@@ -1,4 +1,4 @@
-"""Tensors from files that may be broken or hostile, and back: the only code that parses rule files. Used by rules/pretrained.py.
+"""Tensors from files that may be broken or hostile, and back: all parsing of rule files. Used by rules/pretrained.py.
 
 Nothing is unpickled. Before a tensor is read, its header must agree with the number of bytes that are there.
 """

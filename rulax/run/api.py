@@ -21,6 +21,7 @@ class Run:
 
     def __init__(self, config: TrainConfig, folder: Path | None, rows: list[Row], finished: bool, seconds: float):
         self.config, self.folder, self.rows, self.finished, self.seconds = config, folder, rows, finished, seconds
+        self.steps_per_second = 0.0  # of all seeds, compiling not counted; 0 if not measured
         self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
 
     @classmethod

@@ -118,9 +118,7 @@ def find_command(arguments: list[str]) -> tuple[str, list[str]]:
             f"unknown flag {first}" + (f"; did you mean --{match}?" if match else "; `rulax --help` shows the commands")
         )
     match = nearest(first, COMMANDS)
-    raise UserError(
-        f"unknown command '{first}'" + (f"; did you mean `rulax {match}`?" if match else "; `rulax --help` lists them")
-    )
+    raise UserError(f"unknown command '{first}'" + (f"; did you mean `rulax {match}`?" if match else "; `rulax --help` lists them"))
 
 
 def load_function(reference: str) -> Any:

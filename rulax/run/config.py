@@ -53,7 +53,7 @@ class TrainConfig:
     out: str = setting("", "run", metavar="DIR")
     """Run folder [default: runs/ENV-RULE-NUMBER]."""
     resume: str = setting("", "run", metavar="DIR")
-    """Go on with the run in this folder; only --steps and the flags under `run` may be given with it."""
+    """Go on with the run in this folder; only --steps, --checkpoint-minutes, --platform and --quiet may be given too."""
     log_every: int = setting(0, "run")
     """Environment steps per point of the curve; 0 means a hundredth of the run."""
     checkpoint_minutes: float = setting(5.0, "run")
@@ -132,9 +132,7 @@ def read_values(cls: type, values: Mapping[str, Any], source: str = "") -> dict[
     result = {}
     for name, value in values.items():
         if name not in known:
-            raise UserError(
-                f"{where}unknown setting '{name}'{suggestion(name, known, 'see docs/command_line.md for all of them')}"
-            )
+            raise UserError(f"{where}unknown setting '{name}'{suggestion(name, known, 'see docs/command_line.md for all of them')}")
         if value is not None:
             result[name] = convert(f"{where}{name}", known[name], value)
     return result

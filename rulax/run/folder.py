@@ -48,12 +48,21 @@ def short_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-")
 
 
-def default_folder(env: str, rule: str) -> Path:
-    """The first free `runs/ENV-RULE-NUMBER`."""
+def create_numbered(env: str, rule: str) -> Path:
+    """Make the next `runs/ENV-RULE-NUMBER`. Two runs that start together get two folders."""
     stem = f"{short_name(env)}-{short_name(rule)}"
-    taken = [path.name.removeprefix(f"{stem}-") for path in Path("runs").glob(f"{stem}-*")]
+    create(Path("runs"))
+    taken = [path.name.removeprefix(f"{stem}-") for path in Path("runs").iterdir() if path.name.startswith(f"{stem}-")]
     number = max((int(tail) for tail in taken if tail.isdigit()), default=0) + 1
-    return Path("runs") / f"{stem}-{number:03d}"
+    while True:
+        folder = Path("runs") / f"{stem}-{number:03d}"
+        try:
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            number += 1
+        except OSError as error:
+            raise UserError(f"the run folder {folder} cannot be created: {error.strerror or error}") from None
 
 
 def check_free(folder: Path) -> None:

@@ -38,22 +38,12 @@ def show(run: Run) -> None:
     if run.config.seeds > 1:
         table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
     console.print(table)
-    console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed(run)}[/]\n")
+    speed = f", {count(run.steps_per_second)} steps/s" if run.steps_per_second else ""
+    console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed}[/]\n")
     console.print(f"run folder   {run.folder}", markup=False, soft_wrap=True)
     console.print(f"the curve    {run.folder}/curve.png", markup=False, soft_wrap=True)
-    console.print(
-        f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True
-    )
+    console.print(f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True)
     console.print(f"in Python    rulax.load('{run.folder}').agent.act(observation)", markup=False, soft_wrap=True)
-
-
-def speed(run: Run) -> str:
-    """Environment steps per second of all seeds, after the first chunk, which compiles."""
-    first = [row for row in run.rows if row["seconds"] == run.rows[0]["seconds"]]
-    seconds = run.rows[-1]["seconds"] - run.rows[0]["seconds"] if run.rows else 0
-    if seconds <= 0:
-        return ""
-    return f", {count((run.rows[-1]['step'] - first[-1]['step']) * run.config.seeds / seconds)} steps/s"
 
 
 def cell(value: float | None) -> str:

@@ -43,8 +43,10 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
     prepared = prepare(config, environment, recipe)
     state = prepared.trainer.init(jax.random.key(config.seed))
     if on_disk:
-        folder = folder or folders.default_folder(config.env, config.rule)
-        folders.create(folder)
+        if folder is None:
+            folder = folders.create_numbered(config.env, config.rule)
+        else:
+            folders.create(folder)
         folders.write_json(folder / folders.CONFIG, prepared.record)
     iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
     wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
@@ -56,9 +58,7 @@ def resume(values: dict[str, Any]) -> Run:
     """Go on from the checkpoint in a run folder."""
     for name in values:
         if name not in MAY_CHANGE:
-            raise UserError(
-                f"{name} cannot be given with --resume; only --steps and --quiet, --platform, --checkpoint-minutes can"
-            )
+            raise UserError(f"{name} cannot be given with --resume; only --steps and --quiet, --platform, --checkpoint-minutes can")
     folder = Path(values["resume"])
     record = folders.read_config(folder)
     found = checkpoint.load(folder / folders.CHECKPOINT)
@@ -109,11 +109,12 @@ class Driver:
             with StopRequest(self.progress.message) as stop:
                 while not self.trainer.done(state) and not stop.requested:
                     state = self.chunk(state)
-                finished = self.trainer.done(state)
+                finished, speed = self.trainer.done(state), self.standing().steps_per_second
                 if finished and self.recorder.count:
                     self.log.write([self.recorder.flush(self.seconds)])
                 self.save(state)
                 run = Run.of(self.prepared, self.folder, self.log.rows, state, finished, self.seconds)
+                run.steps_per_second = speed
                 if self.folder is not None:
                     run.write_results()
         finally:

@@ -17,7 +17,14 @@ def trajectories(labels):
     per_observation = jnp.broadcast_to(labels, (TIME + 1, len(labels)))
     logits = per_step[..., None]
     return Experience(
-        per_observation, per_step.astype(int), per_step, per_step, per_observation > 0, per_step > 0, logits, {"h": labels[:, None]}
+        per_observation,
+        per_step.astype(int),
+        per_step,
+        per_step,
+        per_observation > 0,
+        per_step > 0,
+        logits,
+        {"h": labels[:, None]},
     )
 
 

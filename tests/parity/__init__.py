@@ -1,1 +1,1 @@
-"""Are we equal to the reference? `python -m tests.parity DIR` runs our functions on recorded arrays; see docs/conformance.md."""
+"""Are we equal to the reference? `python -m tests.parity DIR` says so with numbers; see docs/conformance.md."""

@@ -1,4 +1,4 @@
-"""`python -m tests.parity DIR [--weights FILE]`: one line per case, in float32 and then in float64; exit code 1 if any fails."""
+"""`python -m tests.parity DIR [--weights FILE]`: one line per case, in float32 and then float64; exit code 1 if any fails."""
 
 import argparse
 import os
@@ -18,7 +18,9 @@ def main() -> int:
         parser.error(f"{arguments.folder} is no folder")
     if arguments.precision is None:
         # One process each: whether JAX computes in 64 bits is decided once per process.
-        codes = [subprocess.run([*command(arguments), "--precision", one], check=False).returncode for one in ("float32", "float64")]
+        codes = [
+            subprocess.run([*command(arguments), "--precision", one], check=False).returncode for one in ("float32", "float64")
+        ]
         return max(codes)
     os.environ["JAX_ENABLE_X64"] = str(arguments.precision == "float64").lower()
     from tests.parity.run import run

@@ -122,7 +122,9 @@ def agent(params: Mapping, observation_shape: tuple[int, ...], sizes):
     )
     num_actions = params["mlp/~_head_pass/torso_head/~/linear_0/b"].shape[0]
     sizes = dataclasses.replace(
-        sizes, prediction_size=params["mlp/~_head_pass/torso_head_1/~/linear_0/b"].shape[0], bins=widths(params, "mlp/mlp_2/~/linear")[-1]
+        sizes,
+        prediction_size=params["mlp/~_head_pass/torso_head_1/~/linear_0/b"].shape[0],
+        bins=widths(params, "mlp/mlp_2/~/linear")[-1],
     )
     spec = jax.ShapeDtypeStruct(observation_shape, jnp.float32)
     skeleton = jax.eval_shape(lambda: make_agent(jax.random.key(0), spec, num_actions, heads(num_actions, sizes), network))

@@ -45,7 +45,9 @@ def raw_value(params: tuple[MLP, MLP], observations: Array) -> Array:
     return head(torso(observations.reshape(*observations.shape[:2], -1)))[..., 0]
 
 
-def judge(value: Array, state: tuple[Moments, Moments], rollout: dict, logits: Array, discount: float, trace: float) -> CriticReading:
+def judge(
+    value: Array, state: tuple[Moments, Moments], rollout: dict, logits: Array, discount: float, trace: float
+) -> CriticReading:
     """V-trace of values [T+1, B] for the policy `logits` [T+1, B, A]."""
     action = rollout["actions"][:-1]
     ratios = jnp.exp(log_probability(logits[:-1], action) - log_probability(rollout["behaviour_logits"][:-1], action))
@@ -74,7 +76,9 @@ def improve(optimiser: optax.GradientTransformation, state: CriticState, rollout
     reading = read_critic(state, rollout, logits)
 
     def mean_loss(params: tuple[MLP, MLP]) -> Array:
-        return jnp.mean(scalar_loss(raw_value(params, rollout["observations"])[:-1], reading.target, squashed=True))
+        output = raw_value(params, rollout["observations"])[:-1]
+        # The notebook adds the normalised error of the value to the network's output, which is in squashed space.
+        return jnp.mean(scalar_loss(output, output + reading.normalised_error, squashed=False))
 
     grads = jax.grad(mean_loss)(state.params)
     updates, optimiser_state = optimiser.update(grads, state.optimiser_state, state.params)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from rulax.metanet.estimates import Scales, estimate
 from rulax.metanet.sizes import Constants, Sizes
+from rulax.metanet.two_hot import leaning_two_hot, leaning_value_loss
 from rulax.rules.returns import over_streams, retrace, vtrace
 from rulax.rules.values import (
     Bins,
@@ -17,18 +18,17 @@ from rulax.rules.values import (
     signed_hyperbolic,
     signed_parabolic,
     start_moments,
-    two_hot,
-    two_hot_value,
     update_moments,
-    value_loss,
 )
-from rulax.types import Array, Batch, Experience
+from rulax.types import Array, Batch
 from tests.parity import arrays
 from tests.parity.compare import Line, Recorded
 from tests.parity.critic import judge, scalar_loss
 
 CONSTANTS = {"a": (0.997, 0.95), "b": (0.9, 0.8), "c": (0.99, 1.0)}  # discount and trace of each call
-DUMMIES = r"^out/(estimate_values_\w|gvo_v\w+)/(normalized_)?(qv_adv|q_value|target_q_value|q_target|q_td)$|^out/gvo_q/normalized_td$"
+DUMMIES = (
+    r"^out/(estimate_values_\w|gvo_v\w+)/(normalized_)?(qv_adv|q_value|target_q_value|q_target|q_td)$|^out/gvo_q/normalized_td$"
+)
 
 
 def value_estimation(data: Recorded, line: Line) -> None:
@@ -87,7 +87,9 @@ def from_retrace(target, values, slow, action_values, slow_actions, ratios, acti
 
 def by_estimate(inputs: dict, bins: Bins) -> dict[str, Array]:
     """The rule's own estimates."""
-    experience = arrays.experience({f"in/{n}": inputs[n] for n in ("discounts", "rewards", "actions")} | {"in/behaviour_logits": inputs["mu_logits"]})
+    experience = arrays.experience(
+        {f"in/{n}": inputs[n] for n in ("discounts", "rewards", "actions")} | {"in/behaviour_logits": inputs["mu_logits"]}
+    )
     online = {"policy": inputs["pi_logits"], "value": inputs["q_logits"]}
     slow = {"value": inputs["target_q_logits"]}
     sizes, fresh = Sizes(bins=bins.number, largest_value=bins.largest), Scales(start_moments(), start_moments())
@@ -119,7 +121,7 @@ def both_moments(moments) -> dict[str, Array]:
 
 
 def by_critic(data: Recorded, inputs: dict, bins: Bins, line: Line) -> None:
-    """State values: two-hot without and with slow values, and the notebook's scalar critic, which reads rewards one step early."""
+    """State values: two-hot without and with slow values, and the notebook's scalar critic, which reads rewards early."""
     moved = {name: jnp.concatenate([inputs[name][1:], inputs[name][:1]]) for name in ("rewards", "discounts")}
     rollout = {"actions": inputs["actions"], "behaviour_logits": inputs["mu_logits"]}
     online, slow = expected_value(inputs["v_logits"], bins), expected_value(inputs["target_v_logits"], bins)
@@ -145,8 +147,8 @@ def transforms(data: Recorded, inputs: dict, bins: Bins, line: Line) -> None:
         "signed_hyperbolic": signed_hyperbolic(inputs["grid_wide"]),
         "signed_parabolic": signed_parabolic(inputs["grid"]),
         "signed_logp1": sign_log(inputs["grid_wide"]),
-        "two_hot_linear": two_hot(inputs["grid"], bins),
-        "two_hot_of_signed_hyperbolic": two_hot_value(inputs["grid_wide"], bins),
+        "two_hot_linear": leaning_two_hot(inputs["grid"], bins),
+        "two_hot_of_signed_hyperbolic": leaning_two_hot(signed_hyperbolic(inputs["grid_wide"]), bins),
         "value_logits_to_scalar": mean_of_bins(inputs["v_logits"], bins),
         "values_from_net_cat_nl": expected_value(inputs["v_logits"], bins),
     }
@@ -156,8 +158,8 @@ def transforms(data: Recorded, inputs: dict, bins: Bins, line: Line) -> None:
 def value_losses(data: Recorded, inputs: dict, bins: Bins, line: Line) -> None:
     logits, output = inputs["v_logits"][:-1], inputs["v_scalar_net"][:-1]
     calls = {
-        "loss_td_cat": (lambda x: value_loss(x, expected_value(logits, bins) + inputs["td"], bins), logits),
-        "loss_target_cat": (lambda x: value_loss(x, inputs["value_target"], bins), logits),
+        "loss_td_cat": (lambda x: leaning_value_loss(x, expected_value(logits, bins) + inputs["td"], bins), logits),
+        "loss_target_cat": (lambda x: leaning_value_loss(x, inputs["value_target"], bins), logits),
         "loss_td_scalar": (lambda x: scalar_loss(x[..., 0], output[..., 0] + inputs["td"], squashed=False), output),
         "loss_target_scalar_nl": (lambda x: scalar_loss(x[..., 0], inputs["value_target"], squashed=True), output),
     }

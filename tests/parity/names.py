@@ -25,9 +25,9 @@ def run_rule(network: MetaNetwork, state: DiscoState, batch: Batch, sizes: Sizes
 def meta_out(estimates: Estimates, reading: Reading) -> dict[str, jax.Array]:
     """What the reference returns as `meta_out`."""
     return {
-        "pi": reading.policy,
-        "y": reading.state_prediction,
-        "z": reading.action_prediction,
+        "pi": reading.targets["policy"],
+        "y": reading.targets["state_prediction"],
+        "z": reading.targets["action_prediction"],
         "meta_input_emb": reading.summary,
         "q_target": estimates.target,
         "adv": estimates.advantage,

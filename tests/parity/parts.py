@@ -111,7 +111,7 @@ def meta_network_gradients(data: Recorded, rule: RuleFile, batch: Batch, line: L
 def agent_losses(data: Recorded, inputs: Recorded, rule: RuleFile, line: Line) -> None:
     """Case 3: losses and their gradient on the inputs of case 1."""
     batch, sizes, constants = recorded_batch(inputs), rule.sizes, Constants()
-    _, estimates, reading = run_rule(rule.params, arrays.rule_state(inputs), batch, sizes)
+    _, estimates, _ = run_rule(rule.params, arrays.rule_state(inputs), batch, sizes)
     made, _, _ = disco(sizes).targets(rule.params, arrays.rule_state(inputs), batch)
     taken, back = jax.vjp(lambda online: taken_of(online, batch.experience.action), batch.online)
     terms = losses(taken, made, batch.experience, sizes)
@@ -136,7 +136,9 @@ def optimiser(data: Recorded, line: Line) -> None:
     """Case 4: the chain of Adam, clip and learning rate, and Adam's derivative."""
     rate, clip = arrays.number(data["in/learning_rate"]), arrays.number(data["in/max_abs_update"])
     chain, adam = make_optimiser(Learning(learning_rate=rate, clip_update=clip)), adam_direction()
-    params, grads, cotangents = ({n: jnp.asarray(v) for n, v in arrays.under(data, f"in/{k}/").items()} for k in ("params", "grads", "ct"))
+    params, grads, cotangents = (
+        {n: jnp.asarray(v) for n, v in arrays.under(data, f"in/{k}/").items()} for k in ("params", "grads", "ct")
+    )
     state, steps = chain.init(params), next(iter(grads.values())).shape[0]
 
     def directions(grads):
@@ -150,7 +152,9 @@ def optimiser(data: Recorded, line: Line) -> None:
         updates, state = chain.update({name: grad[step] for name, grad in grads.items()}, state, params)
         params = {name: params[name] + updates[name] for name in params}
         results = renamed(direction, "adam_direction/") | renamed(updates, "updates/") | renamed(params, "params/")
-        results |= {"state/count": adam_state.count} | renamed(adam_state.mean, "state/mu/") | renamed(adam_state.square, "state/nu/")
+        results |= (
+            {"state/count": adam_state.count} | renamed(adam_state.mean, "state/mu/") | renamed(adam_state.square, "state/nu/")
+        )
         data.compare(line, results, f"out/step{step + 1}/")
 
     def scalar(grads):

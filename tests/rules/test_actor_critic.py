@@ -4,7 +4,7 @@ import numpy as np
 
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import log_probability
+from rulax.rules.values import BINS, SMALL_BINS, expected_value, log_probability, two_hot_value
 from tests.rules.data import make_targets, random_batch, with_cut
 
 
@@ -12,7 +12,7 @@ def test_on_policy_the_targets_are_lambda_returns():
     rule = actor_critic(discount=0.9, trace=0.8, normalise_advantages=False)
     batch = random_batch(rule, valid=with_cut())
     targets, state, _ = make_targets(rule, batch)
-    experience, values = batch.experience, batch.online["value"][..., 0]
+    experience, values = batch.experience, expected_value(batch.online["value"], SMALL_BINS)
     arrays = (experience.reward, 0.9 * experience.discount, values, experience.valid)
     expected = over_streams(lambda_returns, *arrays, trace=0.8)
     np.testing.assert_allclose(targets["return"], expected, rtol=1e-5, atol=1e-6)
@@ -28,7 +28,7 @@ def test_off_policy_a_step_that_the_policy_would_never_take_teaches_nothing():
     policy = batch.online["policy"].at[3, 1, action[3, 1]].set(-100.0)
     batch = batch._replace(online=batch.online | {"policy": policy})
     targets, _, _ = make_targets(rule, batch)
-    values, reward = batch.online["value"][..., 0], batch.experience.reward
+    values, reward = expected_value(batch.online["value"], SMALL_BINS), batch.experience.reward
     np.testing.assert_allclose(targets["advantage"][3, 1], 0, atol=1e-6)
     np.testing.assert_allclose(targets["return"][3, 1], values[3, 1], rtol=1e-6)
     np.testing.assert_allclose(targets["return"][2, 1], reward[2, 1] + 0.9 * values[3, 1], rtol=1e-4, atol=1e-5)
@@ -38,7 +38,7 @@ def test_ratios_are_clipped():
     rule = actor_critic(trace=0.0, clip_ratio=2.0, normalise_advantages=False)
     batch = random_batch(rule, behaviour=random_batch(rule, seed=9).experience.behaviour)
     targets, _, _ = make_targets(rule, batch)
-    experience, values = batch.experience, batch.online["value"][..., 0]
+    experience, values = batch.experience, expected_value(batch.online["value"], SMALL_BINS)
     action = experience.action
     ratio = jnp.exp(log_probability(batch.online["policy"][:-1], action) - log_probability(experience.behaviour, action))
     error = experience.reward + 0.99 * experience.discount * values[1:] - values[:-1]
@@ -47,11 +47,12 @@ def test_ratios_are_clipped():
 
 
 def test_normalised_advantages_do_not_know_the_scale_of_rewards():
-    rule = actor_critic()
+    rule = actor_critic(bins=BINS)
     batch = random_batch(rule, valid=with_cut())
     targets, state, _ = make_targets(rule, batch)
-    experience = batch.experience._replace(reward=50 * batch.experience.reward)
-    online = batch.online | {"value": 50 * batch.online["value"]}
+    experience = batch.experience._replace(reward=10 * batch.experience.reward)
+    values = 10 * expected_value(batch.online["value"], BINS)
+    online = batch.online | {"value": jnp.log(two_hot_value(values, BINS) + 1e-30)}  # the same values, 10 times as large
     scaled, _, _ = make_targets(rule, batch._replace(experience=experience, online=online))
     np.testing.assert_allclose(scaled["advantage"], targets["advantage"], rtol=1e-3, atol=1e-4)
     valid = batch.experience.valid

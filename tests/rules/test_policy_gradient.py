@@ -3,6 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.rules.policy_gradient import policy_gradient
+from rulax.rules.values import SMALL_BINS, expected_value, two_hot_value
 from tests.rules.data import A, gradients, make_targets, random_batch, with_cut
 
 
@@ -10,7 +11,7 @@ def test_returns_are_discounted_sums_to_the_end_or_the_bootstrap():
     rule = policy_gradient(discount=0.5)
     batch = random_batch(rule, valid=with_cut(3, 1))
     targets, _, _ = make_targets(rule, batch)
-    reward, value = batch.experience.reward, batch.online["value"][..., 0]
+    reward, value = batch.experience.reward, expected_value(batch.online["value"], SMALL_BINS)
     np.testing.assert_allclose(targets["return"][2, 0], reward[2, 0], rtol=1e-5)  # the episode ends here
     np.testing.assert_allclose(targets["return"][1, 0], reward[1, 0] + 0.5 * reward[2, 0], rtol=1e-5)
     np.testing.assert_allclose(targets["return"][2, 1], reward[2, 1] + 0.5 * value[3, 1], rtol=1e-5)  # cut off at 3
@@ -27,7 +28,9 @@ def test_gradients_are_the_textbook_ones():
     score = jax.nn.one_hot(batch.experience.action, A) - policy
     count = batch.experience.valid.size
     np.testing.assert_allclose(gradient["policy"], -targets["advantage"][..., None] * score / count, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(gradient["value"][..., 0], -0.25 * targets["advantage"] / count, rtol=1e-4, atol=1e-6)
+    said = jax.nn.softmax(batch.online["value"][:-1])
+    expected = 0.25 * (said - two_hot_value(targets["return"], SMALL_BINS)) / count  # the slope of a cross-entropy
+    np.testing.assert_allclose(gradient["value"], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_entropy_bonus_pulls_towards_the_uniform_policy():

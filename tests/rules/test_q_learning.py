@@ -33,7 +33,7 @@ def test_one_step_targets_choose_online_and_evaluate_slowly():
 
 
 def test_traces_are_cut_where_the_action_was_not_greedy():
-    rule, uncut = q_learning(trace=1.0, bins=BINS), q_learning(trace=1.0, cut_traces=False, bins=BINS)
+    rule, uncut = q_learning(trace=1.0, cut_traces=True, bins=BINS), q_learning(trace=1.0, cut_traces=False, bins=BINS)
     one_step = q_learning(trace=0.0, bins=BINS)
     batch = different_slow(rule)
     best = jnp.argmax(values_of(batch)[0], -1)[:-1]

@@ -23,7 +23,7 @@ def test_options_reach_the_rule():
     recipe = make_rule("q_learning", bins=Bins(11, 5.0))
     assert isinstance(recipe, Recipe)
     assert recipe.rule.heads(2)["value"].size == 11
-    assert make_rule("q_learning").rule.heads(2)["value"].size == 601
+    assert make_rule("q_learning").rule.heads(2)["value"].size == 121
 
 
 def test_settings_come_from_the_file_of_the_rule():

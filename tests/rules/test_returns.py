@@ -61,14 +61,10 @@ def test_retrace_equals_rlax(data, trace):
     mu = at_action(behaviour, actions)
     ratios = at_action(policy, actions) / mu
     ours = returns.retrace(data["rewards"], data["discounts"], values, taken[:-1], ratios[:-1], trace=trace)
-    errors = rlax.retrace(
-        q[:-1], q[1:], actions[:-1], actions[1:], data["rewards"], data["discounts"], policy[1:], mu[1:], trace
-    )
+    errors = rlax.retrace(q[:-1], q[1:], actions[:-1], actions[1:], data["rewards"], data["discounts"], policy[1:], mu[1:], trace)
     close(ours, taken[:-1] + errors)
     corrections = trace * jnp.minimum(1, ratios[1:-1])
-    direct = rlax.general_off_policy_returns_from_q_and_v(
-        taken[1:-1], values[1:], data["rewards"], data["discounts"], corrections
-    )
+    direct = rlax.general_off_policy_returns_from_q_and_v(taken[1:-1], values[1:], data["rewards"], data["discounts"], corrections)
     close(ours, direct)
 
 

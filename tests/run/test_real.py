@@ -82,9 +82,7 @@ def test_a_reward_that_is_not_a_number(tmp_path: Path, monkeypatch) -> None:
 
 def test_the_agent_of_a_run_acts(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
-    run = rulax.train(
-        "catch", steps=64, out=tmp_path / "run", quiet=True, streams=4, unroll=4, hidden=8, core="gru", core_size=4
-    )
+    run = rulax.train("catch", steps=64, out=tmp_path / "run", quiet=True, streams=4, unroll=4, hidden=8, core="gru", core_size=4)
     world = rulax.make("catch")
     _, observation = world.reset(world.default_task(), jax.random.key(0))
     agent, again = run.agent, rulax.load(tmp_path / "run").agent

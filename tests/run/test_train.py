@@ -66,6 +66,20 @@ def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     assert (tmp_path / "runs" / "catch-actor_critic-002").exists()
 
 
+def test_names_become_folder_names(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(folders.create_numbered("gymnax/Breakout-MinAtar", "my/rule.safetensors")) == "runs/gymnax-Breakout-MinAtar-rule-001"
+    assert str(folders.create_numbered("gymnax/Breakout-MinAtar", "my/rule.safetensors")).endswith("-002")
+
+
+def test_a_folder_that_cannot_be_made(fake, tmp_path: Path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    assert train("file/below") == 2
+    assert train("file") == 2
+    assert "cannot be created" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_quiet_prints_only_the_folder(fake, capsys) -> None:
     assert train("here") == 0
     output = capsys.readouterr()

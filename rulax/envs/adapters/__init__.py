@@ -39,6 +39,4 @@ def only_discrete(library: str, id: str, space: Any) -> ValueError:
     alternative = DISCRETE_ALTERNATIVES.get(id.split("/")[-1].split("-")[0])
     advice = f"; {alternative}" if alternative else ""
     kind = type(space).__name__
-    return ValueError(
-        f"{library} environment {id!r} has actions of kind {kind}, but only discrete actions are supported{advice}"
-    )
+    return ValueError(f"{library} environment {id!r} has actions of kind {kind}, but only discrete actions are supported{advice}")

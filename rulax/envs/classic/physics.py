@@ -21,8 +21,7 @@ def vary(key: Array, constants: Any, ranges: dict[str, tuple[float, float]]) -> 
     """Multiply each named constant by a number drawn uniformly from its range."""
     keys = jax.random.split(key, len(ranges))
     factors = {
-        name: jax.random.uniform(each, (), jnp.float32, *bounds)
-        for each, (name, bounds) in zip(keys, ranges.items(), strict=True)
+        name: jax.random.uniform(each, (), jnp.float32, *bounds) for each, (name, bounds) in zip(keys, ranges.items(), strict=True)
     }
     numbers = as_numbers(constants)
     return numbers._replace(**{name: getattr(numbers, name) * factor for name, factor in factors.items()})

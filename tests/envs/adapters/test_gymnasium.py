@@ -245,9 +245,7 @@ def test_flatten():
 
 
 def test_errors_say_what_to_do(monkeypatch):
-    with pytest.raises(
-        ValueError, match=r"'Pendulum-v1' has actions of kind Box, but only discrete actions .*`pendulum` of rulax"
-    ):
+    with pytest.raises(ValueError, match=r"'Pendulum-v1' has actions of kind Box, but only discrete actions .*`pendulum` of rulax"):
         adapter.make("Pendulum-v1")
     with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'Cartpol-v1'; did you mean CartPole-v1"):
         adapter.make("Cartpol-v1")

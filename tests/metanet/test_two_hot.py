@@ -1,0 +1,28 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rulax.metanet.two_hot import leaning_two_hot, leaning_value_loss
+from rulax.rules.values import Bins, two_hot
+
+rlax = pytest.importorskip("rlax")
+
+
+@pytest.mark.parametrize("bins", [Bins(601, 300.0), Bins(11, 2.0), Bins(10, 3.0)])
+def test_it_is_the_references_code(bins):
+    with jax.enable_x64(True):
+        support = np.linspace(-bins.largest, bins.largest, bins.number)
+        x = jnp.asarray(np.concatenate([np.random.default_rng(0).normal(size=200) * bins.largest, support[1::2]]))
+        # A value within rounding of a bin is one-hot either way, but which formula notices is a matter of the last bit.
+        expected = rlax.transform_to_2hot(x, -bins.largest, bins.largest, bins.number)
+        np.testing.assert_allclose(leaning_two_hot(x, bins), expected, atol=2e-5 if bins.number == 10 else 1e-12)
+        np.testing.assert_allclose(leaning_two_hot(x, bins), two_hot(x, bins), atol=2e-5)
+
+
+def test_the_loss_is_a_cross_entropy():
+    logits, values = jax.random.normal(jax.random.key(0), (5, 11)), jnp.linspace(-30.0, 30.0, 5)
+    bins = Bins(11, 5.0)
+    code = leaning_two_hot(rlax.signed_hyperbolic(values), bins)
+    expected = -jnp.sum(code * jax.nn.log_softmax(logits), -1)
+    np.testing.assert_allclose(leaning_value_loss(logits, values, bins), expected, rtol=1e-5)

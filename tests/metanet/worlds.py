@@ -1,0 +1,61 @@
+"""A small meta-network and random experience for it, in the shapes that a discovered rule is handed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rulax.metanet.sizes import Sizes
+from rulax.rules.disco import disco, heads
+from rulax.types import Batch, Experience
+
+T, B, A = 6, 3, 4
+SMALL = Sizes(
+    prediction_size=7,
+    bins=11,
+    largest_value=5.0,
+    hidden=8,
+    embedding=5,
+    action_channels=(6, 2),
+    policy_channels=(4,),
+    lifetime_hidden=6,
+    lifetime_embedding=3,
+)
+
+
+def random_batch(sizes=SMALL, seed=0, actions=A) -> Batch:
+    """On-policy and valid everywhere; stream 0 has an episode that ends at step 2."""
+    rng = np.random.default_rng(seed)
+
+    def predictions():
+        made = {}
+        for name, head in heads(actions, sizes).items():
+            shape = (T + 1, B, actions, head.size) if head.per_action else (T + 1, B, head.size)
+            made[name] = jnp.asarray(rng.normal(size=shape), jnp.float32)
+        return made
+
+    online, slow = predictions(), predictions()
+    discount, first = np.ones((T, B), np.float32), np.zeros((T + 1, B), bool)
+    discount[2, 0], first[3, 0] = 0.0, True
+    experience = Experience(
+        observation=(),
+        action=jnp.asarray(rng.integers(0, actions, (T, B)), jnp.int32),
+        reward=jnp.asarray(rng.normal(size=(T, B)), jnp.float32),
+        discount=jnp.asarray(discount),
+        first=jnp.asarray(first),
+        valid=jnp.ones((T, B), bool),
+        behaviour=online["policy"][:-1],
+        memory=(),
+    )
+    return Batch(experience, online, slow)
+
+
+def cut(batch: Batch, step=3, stream=1) -> Batch:
+    """The same, with a dummy step as worlds make it: not valid, and leading to another episode's first observation."""
+    experience = batch.experience
+    valid, first = experience.valid.at[step, stream].set(False), experience.first.at[step + 1, stream].set(True)
+    return batch._replace(experience=experience._replace(valid=valid, first=first))
+
+
+def targets_of(batch: Batch, sizes=SMALL, seed=0):
+    rule = disco(sizes)
+    return rule.targets(rule.init(jax.random.key(seed)), rule.start(jax.random.key(0)), batch)
