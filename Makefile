@@ -9,7 +9,7 @@ JOBS ?= 2
 .PHONY: demo test test-slow setup setup-dev lint clean
 
 demo: setup
-	$(BIN)/rulax train catch --steps 250k
+	$(BIN)/rulax train --preset demo
 
 test: setup-dev lint
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS)

@@ -71,8 +71,13 @@ class Conv(eqx.Module):
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, x: Array) -> Array:
-        layout = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(x, self.weight, (1, 1), "SAME", dimension_numbers=layout) + self.bias
+        # One matrix product over nine shifted copies. On a CPU this takes half the time of the compiler's own convolution, and
+        # under a vmap over agents it stays a matrix product, where a convolution would become a slow grouped one.
+        height, width = x.shape[1:3]
+        padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        shifts = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+        patches = jnp.concatenate(shifts, axis=-1)  # [N, H, W, 9 * inputs]
+        return patches @ self.weight.reshape(-1, self.weight.shape[-1]) + self.bias
 
 
 class LSTMState(NamedTuple):

@@ -22,6 +22,7 @@ from rulax.rules.base import Recipe
 from rulax.types import Array, Metrics, PyTree
 
 CHUNK_SECONDS = 1.0  # how long a compiled chunk should last: short enough for a prompt Ctrl-C, long enough to hide the host
+COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # for what runs once
 MAX_CHUNK = 1024  # iterations for which a chunk has room to record metrics
 
 
@@ -79,7 +80,8 @@ class Trainer:
 
     def init(self, key: Array) -> TrainState:
         """K newborn agents."""
-        life = jax.jit(jax.vmap(self._start))(jax.random.split(key, self.config.seeds))
+        start = jax.jit(jax.vmap(self._start), compiler_options=COMPILE_FAST)
+        life = start(jax.random.split(key, self.config.seeds))
         return TrainState(life, jnp.zeros((), jnp.int32))
 
     def skeleton(self) -> PyTree:

@@ -69,23 +69,26 @@ def sizes_from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> Sizes:
     )
 
 
-def from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors under our names. Nothing is checked here but that the matrices can be cut where they must be."""
-    ours: dict[str, np.ndarray] = {}
-    for name in tensors:
-        if name.rpartition("/")[0] not in TABLE or name.rpartition("/")[2] not in ("w", "b"):
-            raise RuleFileError(f"{file}: tensor '{name}' is none of Disco103's")
+def shapes_in_haiku(ours: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the reference's tensors, from those of ours."""
+    shapes: dict[str, tuple[int, ...]] = {}
     for module, layer in TABLE.items():
-        bias, weight = _bias(file, tensors, module), tensors.get(f"{module}/w")
-        if weight is None:
-            raise RuleFileError(f"{file}: tensor '{module}/w' is missing")
-        rank = 3 if layer.convolution else 2
-        if weight.ndim != rank or (layer.convolution and weight.shape[0] != 1):
-            raise RuleFileError(
-                f"{file}: tensor '{module}/w' has shape {weight.shape}, but it must have {rank} axes, a kernel of 1"
-            )
-        ours |= _cut(file, module, layer, weight[0] if layer.convolution else weight)
-        ours[f"{layer.path}.bias"] = bias
+        parts = [ours[f"{layer.path}.{part}"] for part in layer.parts]
+        matrix = (sum(part[0] for part in parts), parts[0][1])
+        shapes[f"{module}/w"] = (1, *matrix) if layer.convolution else matrix
+        shapes[f"{module}/b"] = ours[f"{layer.path}.bias"]
+    return shapes
+
+
+def from_haiku(tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Tensors under our names; `shapes` are those of ours, and theirs have been checked against them."""
+    ours: dict[str, np.ndarray] = {}
+    for module, layer in TABLE.items():
+        weight = tensors[f"{module}/w"][0] if layer.convolution else tensors[f"{module}/w"]
+        cuts = np.cumsum([shapes[f"{layer.path}.{part}"][0] for part in layer.parts])[:-1]
+        pieces = zip(layer.parts, np.split(weight, cuts), strict=True)
+        ours |= {f"{layer.path}.{part}": piece for part, piece in pieces}
+        ours[f"{layer.path}.bias"] = tensors[f"{module}/b"]
     return ours
 
 
@@ -103,16 +106,6 @@ def to_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     for path in set(tensors) - used:
         raise RuleFileError(f"{file}: the reference's format has no place for '{path}'; use .safetensors")
     return theirs
-
-
-def _cut(file: str, module: str, layer: Layer, weight: np.ndarray) -> dict[str, np.ndarray]:
-    """A matrix in our parts: an LSTM's hidden rows are as many as a quarter of its columns, an action set's are a half."""
-    rows = weight.shape[0]
-    ends = {("weight",): [], LSTM_PARTS: [rows - weight.shape[1] // 4], SET_PARTS: [rows // 2]}[layer.parts]
-    if layer.parts != ("weight",) and not 0 < ends[0] < rows:
-        raise RuleFileError(f"{file}: tensor '{module}/w' has shape {weight.shape}: too few rows")
-    parts = np.split(weight, ends)
-    return {f"{layer.path}.{part}": piece for part, piece in zip(layer.parts, parts, strict=True)}
 
 
 def _bias(file: str, tensors: Mapping[str, np.ndarray], module: str) -> np.ndarray:

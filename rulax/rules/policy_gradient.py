@@ -8,12 +8,12 @@ from rulax.rules.values import SMALL_BINS, Bins, entropy, expected_value, log_pr
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
 
-LEARNING = Learning(streams=32, unroll=16, learning_rate=3e-3, clip_gradient=0.5, adam_eps=1e-5)
-NETWORK = Network(hidden=(64, 64), activation="tanh")
+LEARNING = Learning(streams=16, unroll=16, learning_rate=3e-3, clip_gradient=0.5, adam_eps=1e-5)
+NETWORK = Network(hidden=(64, 64), activation="relu")
 
 
 def policy_gradient(
-    discount: float = 0.99, entropy_cost: float = 0.01, baseline_cost: float = 0.1, bins: Bins = SMALL_BINS
+    discount: float = 0.99, entropy_cost: float = 0.01, baseline_cost: float = 0.03, bins: Bins = SMALL_BINS
 ) -> UpdateRule:
     """REINFORCE with a learned baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 

@@ -26,7 +26,7 @@ from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
 from rulax.rules.disco import disco
-from rulax.rules.haiku_names import from_haiku, sizes_from_haiku, to_haiku
+from rulax.rules.haiku_names import from_haiku, shapes_in_haiku, sizes_from_haiku, to_haiku
 from rulax.rules.rule_files import RuleFileError
 from rulax.types import Array, PyTree
 
@@ -80,14 +80,17 @@ def load_rule(path: str | Path) -> RuleFile:
     """Read a rule file of either kind; `RuleFileError` says in one sentence what is wrong with it."""
     path = Path(path)
     if path.suffix == ".npz":
-        tensors = rule_files.read_npz(path)
-        sizes = sizes_from_haiku(path.name, tensors)
-        tensors, about = from_haiku(path.name, tensors), DISCO103_ABOUT if is_disco103(path) else {}
+        theirs = rule_files.read_npz(path)
+        sizes, about = sizes_from_haiku(path.name, theirs), DISCO103_ABOUT if is_disco103(path) else {}
+        shapes = shapes_of(sizes)
+        check(path.name, theirs, shapes_in_haiku(shapes))
+        tensors = from_haiku(theirs, shapes)
     elif path.suffix == ".safetensors":
         tensors, sizes, about = rule_files.read_safetensors(path)
+        check(path.name, tensors, shapes_of(sizes))
     else:
         raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
-    return RuleFile(assemble(path.name, tensors, sizes), sizes, dict(about))
+    return RuleFile(assemble(tensors, sizes), sizes, dict(about))
 
 
 def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mapping[str, str] | None = None) -> None:
@@ -101,29 +104,39 @@ def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mappin
         raise RuleFileError(f"{path.name}: the name of a rule file ends in .safetensors or .npz")
 
 
-def take_apart(params: PyTree) -> dict[str, np.ndarray]:
-    """Parameters by readable path, such as `trajectory.weight_input`."""
+def take_apart(params: PyTree) -> dict[str, Any]:
+    """Parameters (or their shapes) by readable path, such as `trajectory.weight_input`."""
     leaves = jax.tree_util.tree_leaves_with_path(params)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf) for path, leaf in leaves}
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def assemble(name: str, tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
-    """The meta-network of these sizes with these tensors; an error names the file and the tensor that does not fit."""
-    skeleton = jax.eval_shape(lambda: MetaNetwork(jax.random.key(0), sizes))
-    paths, structure = jax.tree_util.tree_flatten_with_path(skeleton)
-    leaves = []
-    for path, like in paths:
-        key = jax.tree_util.keystr(path, simple=True, separator=".")
-        if key not in tensors:
-            raise RuleFileError(f"{name}: tensor '{key}' is missing")
-        if tensors[key].shape != like.shape:
-            raise RuleFileError(f"{name}: tensor '{key}' has shape {tensors[key].shape}, but it must be {like.shape}")
-        leaves.append(jnp.asarray(tensors[key], jnp.result_type(float)))
-    known = {jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in paths}
-    for key in tensors:
-        if key not in known:
-            raise RuleFileError(f"{name}: tensor '{key}' belongs to no part of a rule of these sizes")
-    return jax.tree.unflatten(structure, leaves)
+def skeleton(sizes: Sizes) -> MetaNetwork:
+    """A meta-network of shapes instead of arrays: nothing is allocated, whatever a file asks for."""
+    return jax.eval_shape(lambda: MetaNetwork(jax.random.key(0), sizes))
+
+
+def shapes_of(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of a rule of these sizes."""
+    return {path: leaf.shape for path, leaf in take_apart(skeleton(sizes)).items()}
+
+
+def check(file: str, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a file whose tensors are not exactly these."""
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise RuleFileError(f"{file}: tensor '{name}' is missing")
+        if tensors[name].shape != shape:
+            raise RuleFileError(f"{file}: tensor '{name}' has shape {tensors[name].shape}, but it must be {shape}")
+    for name in tensors:
+        if name not in shapes:
+            raise RuleFileError(f"{file}: tensor '{name}' belongs to no part of a rule of these sizes")
+
+
+def assemble(tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
+    """The meta-network of these sizes with these tensors, in the precision that JAX computes with."""
+    like = skeleton(sizes)
+    leaves = [jnp.asarray(tensors[path], jnp.result_type(float)) for path in take_apart(like)]
+    return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
 # -- Disco103 --------------------------------------------------------------------------------------------------------------

@@ -12,12 +12,15 @@ rlax = pytest.importorskip("rlax")
 @pytest.mark.parametrize("bins", [Bins(601, 300.0), Bins(11, 2.0), Bins(10, 3.0)])
 def test_it_is_the_references_code(bins):
     with jax.enable_x64(True):
-        support = np.linspace(-bins.largest, bins.largest, bins.number)
-        x = jnp.asarray(np.concatenate([np.random.default_rng(0).normal(size=200) * bins.largest, support[1::2]]))
-        # A value within rounding of a bin is one-hot either way, but which formula notices is a matter of the last bit.
+        x = jnp.asarray(np.random.default_rng(0).normal(size=200) * bins.largest)
         expected = rlax.transform_to_2hot(x, -bins.largest, bins.largest, bins.number)
-        np.testing.assert_allclose(leaning_two_hot(x, bins), expected, atol=2e-5 if bins.number == 10 else 1e-12)
-        np.testing.assert_allclose(leaning_two_hot(x, bins), two_hot(x, bins), atol=2e-5)
+        np.testing.assert_allclose(leaning_two_hot(x, bins), expected, atol=1e-12)
+        np.testing.assert_allclose(leaning_two_hot(x, bins), two_hot(x, bins), atol=4e-5)
+
+
+def test_a_value_on_a_bin_is_one_hot():
+    np.testing.assert_array_equal(leaning_two_hot(jnp.array([-300.0, 0.0, 7.0, 400.0])).argmax(-1), [0, 300, 307, 600])
+    np.testing.assert_array_equal(leaning_two_hot(jnp.array([-300.0, 0.0, 7.0, 400.0])).max(-1), 1)
 
 
 def test_the_loss_is_a_cross_entropy():

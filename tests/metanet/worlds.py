@@ -57,5 +57,8 @@ def cut(batch: Batch, step=3, stream=1) -> Batch:
 
 
 def targets_of(batch: Batch, sizes=SMALL, seed=0):
+    """What the rule says in the middle of a life: with a fresh memory the gate would let nothing through."""
     rule = disco(sizes)
-    return rule.targets(rule.init(jax.random.key(seed)), rule.start(jax.random.key(0)), batch)
+    state = rule.start(jax.random.key(0))
+    lifetime = jax.tree.map(lambda x: jax.random.normal(jax.random.key(1), x.shape, x.dtype), state.lifetime)
+    return rule.targets(rule.init(jax.random.key(seed)), state._replace(lifetime=lifetime), batch)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from rulax.learning.optimisers import adam_direction, make_optimiser
 from rulax.learning.update import Learner, Reading, gradient, start_life, update
-from rulax.metanet.sizes import Constants
+from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.disco import disco, losses
 from rulax.rules.haiku_names import to_haiku
 from rulax.rules.pretrained import RuleFile, take_apart
@@ -86,7 +86,8 @@ def toy_slow_copy(data: Recorded, rule: RuleFile, batch: Batch, state) -> Array:
     agent = ToyAgent(jnp.asarray(data["in/toy_params/toy/w"]), batch.online)
     slow = ToyAgent(jnp.asarray(data["in/toy_target_params/toy/w"]), batch.slow)
     life = start_life(learner, agent, jax.random.key(0))._replace(slow=slow, rule_state=state)
-    return update(learner, rule.params, life, batch.experience, jax.random.key(0))[0].slow.toy
+    after = jax.jit(lambda network, life, experience: update(learner, network, life, experience, jax.random.key(0))[0])
+    return after(rule.params, life, batch.experience).slow.toy
 
 
 def meta_network_gradients(data: Recorded, rule: RuleFile, batch: Batch, line: Line) -> None:
@@ -110,9 +111,16 @@ def meta_network_gradients(data: Recorded, rule: RuleFile, batch: Batch, line: L
 
 def agent_losses(data: Recorded, inputs: Recorded, rule: RuleFile, line: Line) -> None:
     """Case 3: losses and their gradient on the inputs of case 1."""
-    batch, sizes, constants = recorded_batch(inputs), rule.sizes, Constants()
-    _, estimates, _ = run_rule(rule.params, arrays.rule_state(inputs), batch, sizes)
-    made, _, _ = disco(sizes).targets(rule.params, arrays.rule_state(inputs), batch)
+    compute = jax.jit(lambda network, state, batch: loss_results(network, state, batch, rule.sizes))
+    data.compare(line, compute(rule.params, arrays.rule_state(inputs), recorded_batch(inputs)))
+    data.overlooked(line)
+
+
+def loss_results(network, state, batch: Batch, sizes: Sizes) -> dict[str, Array]:
+    """Everything of case 3, by the reference's names."""
+    constants = Constants()
+    _, estimates, _ = run_rule(network, state, batch, sizes)
+    made, _, _ = disco(sizes).targets(network, state, batch)
     taken, back = jax.vjp(lambda online: taken_of(online, batch.experience.action), batch.online)
     terms = losses(taken, made, batch.experience, sizes)
     weighted = {name: getattr(constants, f"{name}_cost") * term for name, term in terms.items()}
@@ -124,9 +132,7 @@ def agent_losses(data: Recorded, inputs: Recorded, rule: RuleFile, line: Line) -
     results |= renamed(logs, "agent_loss_log/") | renamed(logs_of_value, "agent_loss_no_meta_log/")
     results |= renamed(logs | logs_of_value | {"total_loss": metrics["loss"]}, "loss_log/")
     results["total_masked_loss"] = metrics["loss"]
-    results |= {f"grad_agent_out/{name}": slopes[ours] for name, ours in arrays.HEADS.items()}
-    data.compare(line, results)
-    data.overlooked(line)
+    return results | {f"grad_agent_out/{name}": slopes[ours] for name, ours in arrays.HEADS.items()}
 
 
 # -- 4 -----------------------------------------------------------------------------------------------------------------------
