@@ -44,5 +44,5 @@ def test_catch_is_solved(rule, steps, goal):
 def test_ppo_balances_the_pole():
     returns, run = last_tenth("cartpole", "ppo", 500_000)
     assert returns.mean() >= 475, returns
-    state, observation = make("cartpole").reset(make("cartpole").default_task(), jax.random.key(0))
+    _, observation = make("cartpole").reset(make("cartpole").default_task(), jax.random.key(0))
     assert int(run.agent.act(observation)) in (0, 1)

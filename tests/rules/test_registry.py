@@ -6,7 +6,7 @@ import pytest
 from rulax.rules import ppo
 from rulax.rules.base import Recipe
 from rulax.rules.registry import RULES, UnknownRule, list_rules, make_rule
-from rulax.rules.values import Bins
+from rulax.rules.values import SMALL_BINS, Bins
 
 
 def test_rules_are_listed_without_importing_jax():
@@ -23,7 +23,7 @@ def test_options_reach_the_rule():
     recipe = make_rule("q_learning", bins=Bins(11, 5.0))
     assert isinstance(recipe, Recipe)
     assert recipe.rule.heads(2)["value"].size == 11
-    assert make_rule("q_learning").rule.heads(2)["value"].size == 121
+    assert make_rule("q_learning").rule.heads(2)["value"].size == SMALL_BINS.number
 
 
 def test_settings_come_from_the_file_of_the_rule():
