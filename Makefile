@@ -13,9 +13,10 @@ demo: setup
 
 test: setup-dev lint
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS)
+	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) -m learning
 
 test-slow: setup-dev
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS) -m slow
+	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) -m slow
 
 lint: setup-dev
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,13 +114,62 @@ def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
     for option in options:
         if option not in known:
             raise ValueError(f"'{entry.name}' has no option '{option}'{_hint(option, known, 'it has none')}")
-    limit = options.get("limit", entry.limit)
-    world = dataclasses.replace(world, **{key: value for key, value in options.items() if key != "limit"})
+    defaults = {**vars(world), "limit": entry.limit}
+    options = {key: as_option(f"'{entry.name}': {key}", defaults[key], value) for key, value in options.items()}
+    limit = options.pop("limit", entry.limit)
+    if limit < 0:
+        raise ValueError(f"'{entry.name}': limit must not be negative, not {limit} (0 means none)")
+    world = dataclasses.replace(world, **options)
     if not limit:
         return world
     from rulax.envs.wrappers import TimeLimit
 
     return TimeLimit(world, limit)
+
+
+def as_option(label: str, default: Any, value: Any) -> Any:
+    """An option as a user wrote it, as a value of its default's kind; else one sentence. Rules read their options like this too."""
+    if hasattr(value, "dtype"):  # a number of NumPy or JAX, perhaps traced: the caller knows
+        return value
+    if isinstance(default, tuple):
+        return _as_tuple(label, default, value)
+    if type(value) is type(default) and not isinstance(value, float):
+        return value
+    read: Any
+    if isinstance(default, bool):
+        expected, read = "true or false", {"true": True, "false": False}.get(str(value).lower())
+    elif isinstance(default, int):
+        number = _number(value)
+        expected, read = "a whole number", int(number) if number is not None and number == int(number) else None
+    elif isinstance(default, float) or default is None:
+        expected, read = "a number" if default is not None else "a number or none", _number(value)
+    else:
+        expected, read = "a word" if isinstance(default, str) else f"a {type(default).__name__}", None
+    if read is None:
+        raise ValueError(f"{label} must be {expected}, not {value!r}")
+    return read
+
+
+def _number(value: Any) -> float | int | None:
+    """A finite number, or None."""
+    try:
+        number = value if isinstance(value, int) else float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if not isinstance(value, bool) and math.isfinite(number) else None
+
+
+def _as_tuple(label: str, default: tuple, value: Any) -> tuple:
+    """A list of equal things, or a named tuple such as the bins of a value: `bins=61,60`."""
+    names = getattr(default, "_fields", ())
+    parts = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not names:
+        return tuple(as_option(label, default[0], part) for part in parts) if default else parts
+    if len(parts) != len(names):
+        example = ",".join(f"{each:g}" if isinstance(each, float) else str(each) for each in default)
+        raise ValueError(f"{label} must be {len(names)} values ({', '.join(names)}), for example {example}, not {value!r}")
+    read = (as_option(f"{label} ({name})", each, part) for name, each, part in zip(names, default, parts, strict=True))
+    return type(default)(*read)
 
 
 def _gymnasium_knows(environment_id: str) -> bool:

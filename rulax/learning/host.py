@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.base import Episode, Timestep
-from rulax.learning.life import Life, born, empty_replay, episode_metrics, store
+from rulax.learning.life import Life, born, empty_replay, episode_metrics, split_keys, store
 from rulax.learning.rollout import Actor, Step, pack
 from rulax.learning.train import CHUNK_SECONDS, Trainer, TrainState
 from rulax.types import Array, Metrics, PyTree
@@ -40,7 +40,7 @@ class HostTrainer(Trainer):
 
     def skeleton(self) -> PyTree:
         """Shapes and dtypes of the state."""
-        return jax.eval_shape(super().init, jax.random.key(0))
+        return jax.eval_shape(self._newborn, jax.random.key(0))
 
     def resume(self, state: TrainState) -> TrainState:
         """Reset the streams, with a seed that depends on the agents' keys and their age."""
@@ -68,17 +68,18 @@ class HostTrainer(Trainer):
 
     def _host_iteration(self, state: TrainState) -> tuple[TrainState, Metrics]:
         life, memory, steps = state.life, state.life.actor.memory, []
-        params = life.learner.params
+        params, keys = life.learner.params, jax.vmap(split_keys)(life)
         for number in range(self.recipe.learning.unroll):
             actor = life.actor
-            action, logits, memory_after = self._decide(params, actor, life.key, jnp.int32(number))
+            action, logits, memory_after = self._decide(params, actor, keys.act, jnp.int32(number))
             timestep = self._split(self.streams.step(np.asarray(action).reshape(-1)))
             consequence = (timestep.reward, timestep.discount, timestep.valid, timestep.episode)
             steps.append(Step(actor.observation, actor.first, action, logits, *consequence))
             self._timestep = timestep
             life = life._replace(actor=self._look(actor._replace(memory=memory_after)))
         stacked = jax.tree.map(lambda *x: np.stack([np.asarray(part) for part in x]), *steps)
-        return self._absorb(self.rule_params, TrainState(life, state.iteration), stacked, memory)
+        state = TrainState(life._replace(key=keys.life), state.iteration)
+        return self._absorb(self.rule_params, state, stacked, memory, keys.study)
 
     @property
     def _decide(self) -> Any:
@@ -86,8 +87,7 @@ class HostTrainer(Trainer):
 
             def one(params: PyTree, actor: Actor, key: Array, number: Array) -> tuple[Array, Array, PyTree]:
                 logits, memory = params.act(actor.observation, actor.first, actor.memory)
-                key_action = jax.random.fold_in(jax.random.fold_in(key, 0), number)
-                return jax.random.categorical(key_action, logits), logits, memory
+                return jax.random.categorical(jax.random.fold_in(key, number), logits), logits, memory
 
             self._decide_compiled = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
         return self._decide_compiled
@@ -96,17 +96,16 @@ class HostTrainer(Trainer):
     def _absorb(self) -> Any:
         if not hasattr(self, "_absorb_compiled"):
 
-            def absorb(rule_params: PyTree, state: TrainState, steps: Step, memory: PyTree) -> tuple[TrainState, Metrics]:
+            def absorb(rule_params: PyTree, state: TrainState, steps: Step, memory: PyTree, keys: Array) -> Any:
                 actor = state.life.actor
                 fresh = jax.vmap(pack, in_axes=(1, 0, 0, 0))(steps, actor.observation, actor.first, memory)
                 episode = Episode(*(jnp.swapaxes(x, 0, 1) for x in steps.episode))
                 acted = jax.vmap(episode_metrics)(fresh, episode)
-                life = jax.vmap(store)(state.life, fresh)
-                life, learned = self.learn(rule_params, life, fresh, state.iteration)
-                life = life._replace(key=jax.vmap(lambda key: jax.random.split(key)[0])(life.key))
-                return TrainState(life, state.iteration + 1), acted | learned
+                state = state._replace(life=jax.vmap(store)(state.life, fresh))
+                state, learned = self.learn(rule_params, state, fresh, keys)
+                return state, acted | learned
 
-            self._absorb_compiled = jax.jit(absorb)
+            self._absorb_compiled = jax.jit(absorb, donate_argnums=1)  # or the replay buffer would be copied each time
         return self._absorb_compiled
 
     def _split(self, timestep: Timestep) -> Timestep:

@@ -72,11 +72,23 @@ def empty_replay(learning: Learning, world: Any, memory: PyTree) -> ring.Replay 
     return ring.start(example, learning.capacity)
 
 
-def practise(streams: Any, unroll: int, life: Life) -> tuple[Life, Experience, Metrics]:
+class Keys(NamedTuple):
+    """The randomness of one iteration, split once, so that no key is used twice."""
+
+    life: Array  # what the next iteration splits
+    act: Array
+    study: Array
+
+
+def split_keys(life: Life) -> Keys:
+    """All keys of one iteration."""
+    return Keys(*jax.random.split(life.key, 3))
+
+
+def practise(streams: Any, unroll: int, life: Life, key: Array) -> tuple[Life, Experience, Metrics]:
     """Act once in every stream with the agent as it is."""
-    key, key_act = jax.random.split(life.key)
-    actor, experience, episode = act(streams, life.learner.params, life.actor, unroll, key_act)
-    return life._replace(actor=actor, key=key), experience, episode_metrics(experience, episode)
+    actor, experience, episode = act(streams, life.learner.params, life.actor, unroll, key)
+    return life._replace(actor=actor), experience, episode_metrics(experience, episode)
 
 
 def store(life: Life, experience: Experience) -> Life:
@@ -84,9 +96,11 @@ def store(life: Life, experience: Experience) -> Life:
     return life._replace(replay=ring.add(life.replay, experience)) if life.replay else life
 
 
-def study(learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience) -> tuple[LearnerState, Metrics]:
+def study(
+    learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience, key: Array
+) -> tuple[LearnerState, Metrics]:
     """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
-    key_mix, key_update = jax.random.split(jax.random.fold_in(life.key, 1))
+    key_mix, key_update = jax.random.split(key)
     batch = batch_size(learning)
     experience = fresh
     if life.replay or batch != learning.streams:

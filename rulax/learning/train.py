@@ -7,6 +7,7 @@ iterations of K seeds; nothing is printed here. One iteration is: act once in ev
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from typing import Any, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from rulax.envs.base import Environment, HostEnvironment
 from rulax.envs.wrappers import streams as make_streams
-from rulax.learning.life import Life, born, empty_replay, make_learner, practise, store, study
+from rulax.learning.life import Life, born, empty_replay, make_learner, practise, split_keys, store, study
 from rulax.learning.rollout import begin
 from rulax.rules.base import Recipe
 from rulax.types import Array, Metrics, PyTree
@@ -80,13 +81,15 @@ class Trainer:
 
     def init(self, key: Array) -> TrainState:
         """K newborn agents."""
-        start = jax.jit(jax.vmap(self._start), compiler_options=COMPILE_FAST)
-        life = start(jax.random.split(key, self.config.seeds))
+        return jax.jit(self._newborn, compiler_options=COMPILE_FAST)(key)
+
+    def _newborn(self, key: Array) -> TrainState:
+        life = jax.vmap(self._start)(jax.random.split(key, self.config.seeds))
         return TrainState(life, jnp.zeros((), jnp.int32))
 
     def skeleton(self) -> PyTree:
         """Shapes and dtypes of the state, without making one: what a checkpoint is checked against."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        return jax.eval_shape(self._newborn, jax.random.key(0))
 
     def resume(self, state: TrainState) -> TrainState:
         """Continue from a restored state."""
@@ -143,26 +146,29 @@ class Trainer:
         return jax.lax.fori_loop(0, number, body, (state, rows))
 
     def _iteration(self, rule_params: PyTree, state: TrainState) -> tuple[TrainState, Metrics]:
-        unroll = self.recipe.learning.unroll
-        life, fresh, acted = jax.vmap(lambda life: practise(self.streams, unroll, life))(state.life)
-        life, learned = self.learn(rule_params, jax.vmap(store)(life, fresh), fresh, state.iteration)
-        return TrainState(life, state.iteration + 1), acted | learned
+        keys = jax.vmap(split_keys)(state.life)
+        one = functools.partial(practise, self.streams, self.recipe.learning.unroll)
+        life, fresh, acted = jax.vmap(one)(state.life, keys.act)
+        state = TrainState(jax.vmap(store)(life, fresh)._replace(key=keys.life), state.iteration)
+        state, learned = self.learn(rule_params, state, fresh, keys.study)
+        return state, acted | learned
 
-    def learn(self, rule_params: PyTree, life: Life, fresh: PyTree, iteration: Array) -> tuple[Life, Metrics]:
-        """One update of every agent, once the replay buffers hold enough."""
+    def learn(self, rule_params: PyTree, state: TrainState, fresh: PyTree, keys: Array) -> tuple[TrainState, Metrics]:
+        """One update of every agent, once the replay buffers hold enough; the iteration is then over."""
+        life, iteration = state
 
         def studied(life: Life) -> tuple[PyTree, Metrics]:
-            one = lambda life, fresh: study(self.learner, self.recipe.learning, rule_params, life, fresh)  # noqa: E731
-            return jax.vmap(one)(life, fresh)
+            one = functools.partial(study, self.learner, self.recipe.learning, rule_params)
+            return jax.vmap(one)(life, fresh, keys)
 
         if not self.warm_iterations:
             learner, metrics = studied(life)
-            return life._replace(learner=learner), metrics
+            return TrainState(life._replace(learner=learner), iteration + 1), metrics
         example = jax.eval_shape(studied, life)[1]
         nothing = jax.tree.map(not_measured, example)
         ready = iteration >= self.warm_iterations  # one boolean for all seeds, so that the update is really skipped
         learner, metrics = jax.lax.cond(ready, studied, lambda life: (life.learner, nothing), life)
-        return life._replace(learner=learner), metrics
+        return TrainState(life._replace(learner=learner), iteration + 1), metrics
 
     def _adapt(self, number: int, seconds: float) -> None:
         wanted = number * CHUNK_SECONDS / max(seconds, 1e-6)

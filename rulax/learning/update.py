@@ -76,8 +76,9 @@ def gradient(rule: UpdateRule, reading: Reading, targets: PyTree, experience: Ex
 
     def mean_loss(taken: Predictions) -> tuple[Array, Metrics]:
         loss, metrics = rule.loss(taken, targets, experience)
-        valid = experience.valid.astype(loss.dtype)
-        mean = jnp.sum(loss * valid) / (jnp.sum(valid) + 1e-8)
+        # A choice, not a product: an invalid step may hold anything, even a NaN.
+        total = jnp.sum(jnp.where(experience.valid, loss, 0))
+        mean = total / (jnp.sum(experience.valid).astype(loss.dtype) + 1e-8)
         return mean, metrics | {"loss": mean}
 
     slopes, metrics = jax.grad(mean_loss, has_aux=True)(reading.taken)

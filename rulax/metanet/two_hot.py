@@ -5,13 +5,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rulax.rules.values import BINS, Bins, signed_hyperbolic, two_hot
+from rulax.rules.values import Bins, signed_hyperbolic, two_hot
 from rulax.types import Array
 
 LEAN = 1e-5  # the reference divides by the width of a bin plus this, so that a value on a bin needs no special case
 
 
-def leaning_two_hot(squashed: Array, bins: Bins = BINS) -> Array:
+def leaning_two_hot(squashed: Array, bins: Bins) -> Array:
     """As `values.two_hot`, but leaning to the upper bin by a part in 1e5, as in the reference: [..., number].
 
     The lower bin's share is (upper - x) / (width + 1e-5) and the upper bin gets the rest; a value on a bin is one-hot.
@@ -25,7 +25,7 @@ def leaning_two_hot(squashed: Array, bins: Bins = BINS) -> Array:
     return two_hot((lower + leaning + offset) * width, bins)
 
 
-def leaning_value_loss(logits: Array, values: Array, bins: Bins = BINS) -> Array:
+def leaning_value_loss(logits: Array, values: Array, bins: Bins) -> Array:
     """Cross-entropy [...] of a two-hot head [..., number] against the values [...] that it should say."""
     code = leaning_two_hot(signed_hyperbolic(values), bins)
     # The code sums to one, so the normaliser of the softmax comes out of the sum.

@@ -10,8 +10,12 @@ import difflib
 import functools
 import importlib
 import inspect
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rulax.envs.registry import as_option
 
 if TYPE_CHECKING:
     from rulax.rules.base import Recipe
@@ -34,6 +38,7 @@ RULES = {
     "disco103": Entry("rulax.rules.pretrained:disco103", "The discovered rule of Nature 648, with its published weights"),
 }
 FILE_ENDINGS = (".safetensors", ".npz")
+FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
 FROM_FILE = Entry("rulax.rules.pretrained:rule_from_file", "A rule in a file")
 
 
@@ -47,6 +52,17 @@ class UnknownRule(ValueError):
 def list_rules() -> dict[str, str]:
     """Every rule's name and one line about it."""
     return {name: entry.summary for name, entry in RULES.items()}
+
+
+def is_installed(name: str) -> bool:
+    """Whether a rule can be used at once: only Disco103 has weights that do not come with the package."""
+    if name != "disco103":
+        return name in RULES
+    # As `pretrained.find_disco103`, but without JAX: a listing must not wait for it.
+    cache = os.environ.get("RULAX_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax"
+    named = os.environ.get("RULAX_RULES")
+    folders = [*([Path(named)] if named else []), Path(cache) / "rules"]
+    return any((folder / "disco_103.npz").is_file() for folder in folders)
 
 
 def make_rule(name: str, **options: Any) -> Recipe:
@@ -73,14 +89,27 @@ def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, 
     grouped = {each: default for each, default in defaults.items() if dataclasses.is_dataclass(default)}
     owners = {field.name: each for each, default in grouped.items() for field in dataclasses.fields(default)}
     known = [*(each for each in defaults if each not in grouped), *owners]
-    arguments = {option: value for option, value in options.items() if option in defaults}
+    arguments = {option: _read(name, option, defaults[option], value) for option, value in options.items() if option in defaults}
     for option, value in options.items():
         if option in owners:
             group = owners[option]
-            arguments[group] = dataclasses.replace(arguments.get(group, grouped[group]), **{option: value})
+            read = _read(name, option, getattr(grouped[group], option), value)
+            arguments[group] = dataclasses.replace(arguments.get(group, grouped[group]), **{option: read})
         elif option not in defaults:
             raise ValueError(f"rule '{name}' has no option '{option}'; {_suggest(option, known)}known: {', '.join(known)}")
     return arguments
+
+
+def _read(name: str, option: str, default: Any, value: Any) -> Any:
+    """One option, converted to the kind of its default and within its bounds."""
+    if default is inspect.Parameter.empty:
+        return value
+    read = as_option(f"rule '{name}': {option}", default, value)
+    if option in FRACTIONS and isinstance(read, int | float) and not 0 <= read <= 1:
+        raise ValueError(f"rule '{name}': {option} must lie between 0 and 1, not {read:g}")
+    if option == "bins" and isinstance(read, tuple) and (read[0] < 2 or read[1] <= 0):
+        raise ValueError(f"rule '{name}': bins needs at least 2 bins and a largest value above 0, not {read[0]},{read[1]:g}")
+    return read
 
 
 def _suggest(word: str, known) -> str:

@@ -18,10 +18,13 @@ def _decide(params: PyTree, observation: Array, first: Array, memory: PyTree) ->
 
 
 class AgentHandle:
-    """One agent's parameters and its memory of the episode so far."""
+    """One agent's parameters, the environment that it was trained in, and its memory of the episode so far.
 
-    def __init__(self, params: PyTree, observation: jax.ShapeDtypeStruct):
-        self.params, self.observation = params, observation
+    Observations and actions are the environment's own: the index of a `Discrete` space is read, and counted, as it does.
+    """
+
+    def __init__(self, params: PyTree, environment: Any):
+        self.params, self.environment, self.observation = params, environment, environment.observation
         self.reset()
 
     def reset(self) -> None:
@@ -36,15 +39,31 @@ class AgentHandle:
         """
         if not greedy and key is None:
             raise ValueError("act(greedy=False) draws an action at random and needs a key, for example jax.random.key(0)")
-        observation = jnp.asarray(observation, self.observation.dtype)
+        observation = jnp.asarray(self.read(observation), self.observation.dtype)
         single = observation.shape == self.observation.shape
         if not single and observation.shape[1:] != self.observation.shape:
             raise ValueError(f"an observation has shape {self.observation.shape}, not {observation.shape}")
         batch = observation[None] if single else observation
         if self.memory is None:
             self.memory = self.params.initial_memory(len(batch))
+        remembered = [leaf.shape[0] for leaf in jax.tree.leaves(self.memory)]
+        if remembered and remembered[0] != len(batch):
+            raise ValueError(
+                f"the agent remembers {remembered[0]} stream(s) of this episode, but was shown {len(batch)}; call reset() first"
+            )
         first = jnp.full(len(batch), self.first)
         logits, self.memory = _decide(self.params, batch, first, self.memory)
         self.first = False
         action = np.asarray(jnp.argmax(logits, -1) if greedy or key is None else jax.random.categorical(key, logits))
+        action = action + getattr(self.environment, "first_action", 0)
         return int(action[0]) if single else action
+
+    def read(self, observation: Any) -> Any:
+        """An index of a `Discrete` space as the one-hot vector that agents see; everything else as it is."""
+        categories, indices = getattr(self.environment, "categories", 0), np.asarray(observation)
+        if not categories or not np.issubdtype(indices.dtype, np.integer):
+            return observation
+        indices = indices - getattr(self.environment, "first_category", 0)
+        if np.any((indices < 0) | (indices >= categories)):
+            raise ValueError(f"an observation is one of {categories} indices, not {observation}")
+        return np.eye(categories, dtype=np.float32)[indices]

@@ -11,9 +11,10 @@ import numpy as np
 from rulax.run import folder as folders
 from rulax.run import plot
 from rulax.run.agent import AgentHandle
-from rulax.run.config import TrainConfig, build
+from rulax.run.config import TrainConfig, build, read_values
+from rulax.run.errors import UserError
 from rulax.run.log import Row, final_returns, read_rows
-from rulax.run.setup import Prepared, prepare, saved_config
+from rulax.run.setup import Prepared, check_own, prepare, saved_config
 
 
 class Run:
@@ -23,6 +24,7 @@ class Run:
         self.config, self.folder, self.rows, self.finished, self.seconds = config, folder, rows, finished, seconds
         self.steps_per_second = 0.0  # of all seeds, compiling not counted; 0 if not measured
         self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
+        self._own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
     @classmethod
     def of(cls, prepared: Prepared, folder: Path | None, rows: list[Row], state: Any, finished: bool, seconds: float) -> Run:
@@ -56,7 +58,7 @@ class Run:
     def agents(self) -> list[AgentHandle]:
         """The trained agents, one per seed."""
         environment, trainer, state = self._source or restore(self)
-        return [AgentHandle(trainer.agent(state, seed), environment.observation) for seed in range(self.config.seeds)]
+        return [AgentHandle(trainer.agent(state, seed), environment) for seed in range(self.config.seeds)]
 
     @property
     def agent(self) -> AgentHandle:
@@ -108,7 +110,7 @@ def as_array(values: list[Any]) -> np.ndarray:
 
 
 def train(
-    env: Any,
+    env: Any = None,
     rule: Any = None,
     steps: Any = None,
     seeds: int | None = None,
@@ -119,26 +121,50 @@ def train(
 
     `env` and `rule` are names, or an `Environment` and a `Recipe` of your own. Every other setting of `rulax train` is a
     keyword: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`, `learning_rate`, `hidden`, ... Without `out`
-    nothing is written.
+    nothing is written. `rulax.train(resume=folder, steps=...)` goes on with an earlier run.
     """
-    from rulax.run.train import start
+    from rulax.run.train import resume, start
 
     values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **overrides}
-    environment = recipe = None
-    if not isinstance(env, str):
-        environment, values["env"] = env, type(env).__name__
-    if rule is not None and not isinstance(rule, str):
-        recipe, values["rule"] = rule, "custom"
+    environment, recipe = own_objects(env, rule)
+    if values.get("resume"):
+        own = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
+        given = {name: value for name, value in values.items() if value is not None and name not in own}
+        return resume(read_values(TrainConfig, given), environment, recipe)
+    if environment is not None:
+        values["env"] = type(env).__name__
+    if recipe is not None:
+        values["rule"] = "custom"
     return start(build(TrainConfig, values), out is not None, environment, recipe)
 
 
-def load(folder: str | Path) -> Run:
-    """A run from its folder; its agents are restored when they are first asked for."""
+def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
+    """Environment and recipe, where the user gave objects instead of names; anything else is refused."""
+    from rulax.rules.base import Recipe
+
+    environment = env if not isinstance(env, str) else None
+    if environment is not None and not (hasattr(env, "observation") and (hasattr(env, "step") or hasattr(env, "open"))):
+        raise UserError(f"env must be a name such as 'catch' or an Environment, not {env!r}")
+    recipe = rule if not isinstance(rule, str) else None
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise UserError(f"rule must be a name such as 'ppo' or a Recipe (a rule with its settings), not {type(rule).__name__}")
+    return environment, recipe
+
+
+def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
+    """A run from its folder; its agents are restored when they are first asked for.
+
+    `env` and `rule` are needed only for the agents of a run that was made with an `Environment` or a `Recipe` of your own.
+    """
     folder = Path(folder)
+    if isinstance(env, str) or isinstance(rule, str):
+        raise UserError("load takes an Environment and a Recipe of your own; a run that has names for them needs neither")
     config = saved_config(folders.read_config(folder), {})
     rows = read_rows(folder)
     finished = bool(rows) and rows[-1]["step"] >= config.steps
-    return Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
+    run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
+    run._own = own_objects(env, rule)
+    return run
 
 
 def restore(run: Run) -> tuple[Any, Any, Any]:
@@ -146,7 +172,8 @@ def restore(run: Run) -> tuple[Any, Any, Any]:
     from rulax.run import checkpoint
 
     assert run.folder is not None
-    prepared = prepare(run.config)
+    check_own(folders.read_config(run.folder), str(run.folder), *run._own)
+    prepared = prepare(run.config, *run._own)
     path = run.folder / folders.CHECKPOINT
     tensors, _ = checkpoint.split(checkpoint.load(path).tensors)
     state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), path)

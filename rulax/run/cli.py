@@ -12,11 +12,11 @@ import sys
 from typing import Any, NamedTuple
 
 import rulax
-from rulax.run.config import BenchTrainConfig, ListConfig, TrainConfig, known_keys, preset_names
+from rulax.run.config import BenchTrainConfig, GetRuleConfig, ListConfig, TrainConfig, known_keys, preset_names
 from rulax.run.errors import Interrupted, TrainingStopped, UserError, nearest
 from rulax.run.flags import make_parser, parse
 
-DONE, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
 
 
 class Command(NamedTuple):
@@ -43,6 +43,13 @@ COMMANDS = {
     ),
     "envs": Command("rulax.run.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
     "rules": Command("rulax.run.listing:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
+    "rules get": Command(
+        "rulax.run.listing:get_rule_command",
+        GetRuleConfig,
+        "rules get NAME [--from FILE]",
+        "Install a rule that does not come with the package.",
+        ("rulax rules get disco103", "rulax rules get disco103 --from disco_103.npz"),
+    ),
     "bench train": Command(
         "rulax.run.bench:command",
         BenchTrainConfig,
@@ -65,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return complain(error, BAD_INPUT)
     except TrainingStopped as error:
-        return complain(error, FAILED)
+        return complain(error, BAD_INPUT)  # the environment gave a number that is none
     except Interrupted as error:
         print(error, file=sys.stderr)
         return INTERRUPTED

@@ -57,7 +57,7 @@ class TrainConfig:
     log_every: int = setting(0, "run")
     """Environment steps per point of the curve; 0 means a hundredth of the run."""
     checkpoint_minutes: float = setting(5.0, "run")
-    """Minutes between checkpoints; there is always one after the first chunk and one at the end."""
+    """Minutes between checkpoints; there is always one at the start and one at the end."""
     platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run")
     """Where to compute; auto takes an accelerator if there is one."""
     precision: Literal["default", "float32", "bfloat16"] = setting("default", "run")
@@ -78,8 +78,6 @@ class BenchTrainConfig:
     """Environment [default: what the preset names, else catch]."""
     seeds: int = setting(1, "what to measure")
     """Agents trained side by side."""
-    actions: int = setting(0, "what to measure")
-    """Reserved: number of actions of a synthetic world; ignored for now."""
     env_options: dict[str, Any] = dataclasses.field(
         default_factory=dict, metadata={"group": "what to measure", "metavar": "KEY=VALUE"}
     )
@@ -98,6 +96,16 @@ class BenchTrainConfig:
     """Print one JSON object instead of a table."""
     overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": True})
     """Fields of Learning and Network that differ from what the rule recommends."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GetRuleConfig:
+    """Install a rule that does not come with the package."""
+
+    name: str = setting("", "what to install", positional=True, metavar="NAME")
+    """Rule to install: disco103."""
+    from_: str = setting("", "what to install", metavar="FILE")
+    """Copy of its file on this machine, for example disco_103.npz; without it the file is downloaded."""
 
 
 @dataclasses.dataclass(frozen=True)

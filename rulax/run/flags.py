@@ -77,8 +77,8 @@ def positionals(cls: type) -> list[dataclasses.Field]:
 
 
 def flag_name(name: str) -> str:
-    """`learning_rate` -> `--learning-rate`."""
-    return "--" + name.replace("_", "-")
+    """`learning_rate` -> `--learning-rate`; `from_` -> `--from`, which Python keeps for itself."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: bool) -> None:

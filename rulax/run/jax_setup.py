@@ -9,6 +9,9 @@ import jax
 
 from rulax.run.errors import UserError
 
+PRECISION = "jax_default_matmul_precision"
+_replaced: dict[str, str | None] = {}  # settings of JAX as they were before the first run that changed them
+
 
 def cache_folder() -> Path:
     """Where Rulax keeps what it can compute again: `RULAX_CACHE`, else the user's cache folder."""
@@ -26,7 +29,10 @@ def set_up(platform: str = "auto", precision: str = "default", cache: bool = Tru
         except RuntimeError:
             raise UserError(f"platform {platform} is not available here; leave --platform out, or install JAX for it") from None
     if precision != "default":
-        jax.config.update("jax_default_matmul_precision", precision)
+        _replaced.setdefault(PRECISION, getattr(jax.config, PRECISION))
+        jax.config.update(PRECISION, precision)
+    elif PRECISION in _replaced:  # an earlier run in this process chose one
+        jax.config.update(PRECISION, _replaced.pop(PRECISION))
     # A cache that the user set up for JAX itself is left as it is.
     if cache and not getattr(jax.config, "jax_compilation_cache_dir", None):
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))

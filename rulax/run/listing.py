@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 
-from rulax.run.config import DEFAULT_RULE, ListConfig, build
+from rulax.run.config import DEFAULT_RULE, GetRuleConfig, ListConfig, build
 from rulax.run.errors import UserError, suggestion
+
+INSTALLABLE = ("disco103",)
 
 
 def envs_command(values: dict[str, str]) -> int:
@@ -27,9 +29,39 @@ def rules_command(values: dict[str, str]) -> int:
     """Entry point of `rulax rules`."""
     from rulax.rules.registry import list_rules
 
-    entries = [(name, summary + (" [default]" if name == DEFAULT_RULE else "")) for name, summary in list_rules().items()]
+    entries = [(name, summary + mark(name)) for name, summary in list_rules().items()]
     show("rules", "rule", entries, [], build(ListConfig, values).filter)
     print("\nuse one with: rulax train catch --rule NAME   (its options: --rule-options KEY=VALUE)")
+    return 0
+
+
+def mark(name: str) -> str:
+    """What the list adds to a rule's line."""
+    from rulax.rules.registry import is_installed
+
+    if name in INSTALLABLE:
+        return " [installed]" if is_installed(name) else f" [not installed: rulax rules get {name}]"
+    return " [default]" if name == DEFAULT_RULE else ""
+
+
+def get_rule_command(values: dict[str, str]) -> int:
+    """Entry point of `rulax rules get`."""
+    from rulax.rules.registry import RULES, UnknownRule
+
+    config = build(GetRuleConfig, values)
+    if config.name not in INSTALLABLE:
+        if not config.name:
+            raise UserError("which rule? for example: rulax rules get disco103")
+        if config.name not in RULES:
+            raise UserError(str(UnknownRule(config.name)))
+        raise UserError(f"rule '{config.name}' comes with rulax and needs no installing; rules to get: {', '.join(INSTALLABLE)}")
+    from rulax.rules.pretrained import get_disco103  # with JAX
+
+    try:
+        path = get_disco103(config.from_ or None)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    print(f"installed    {path}\nuse it       rulax train catch --rule {config.name}")
     return 0
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from rulax.run import folder as folders
 
 Row = dict[str, Any]
+CARRIED = "carried "
 EPISODE = ("episodes", "episode_return", "episode_length")  # sums over the episodes that ended
 
 
@@ -22,41 +23,55 @@ class Recorder:
         self.window, self.steps_per_iteration, self.step = window, steps_per_iteration, step
         self.totals = dict(pending or {})  # by name, [K]; "NAME#" counts the numbers in the total of NAME
         self.count = int(self.totals.pop("iterations", 0))
+        carried = [name for name in self.totals if name.startswith(CARRIED)]
+        self.carried = {name.removeprefix(CARRIED): self.totals.pop(name) for name in carried}  # each seed's last value
 
     def add(self, metrics: dict[str, np.ndarray], seconds: float) -> list[Row]:
         """One chunk of metrics; returns the rows that it completed."""
         iterations = len(next(iter(metrics.values())))
-        chunk = {name: np.asarray(values, np.float64).reshape(iterations, -1) for name, values in metrics.items()}
-        rows = []
-        for index in range(iterations):
-            for name, values in chunk.items():
-                # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
-                measured = np.isfinite(values[index])
-                self.totals[name] = self.totals.get(name, 0.0) + np.where(measured, values[index], 0.0)
-                self.totals[name + "#"] = self.totals.get(name + "#", 0.0) + measured
-            self.count += 1
-            self.step += self.steps_per_iteration
+        chunk = {}
+        for name, values in metrics.items():
+            numbers = np.asarray(values, np.float64).reshape(iterations, -1)
+            # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
+            measured = np.isfinite(numbers)
+            chunk[name], chunk[name + "#"] = np.where(measured, numbers, 0.0), measured.astype(np.float64)
+        rows, start = [], 0
+        while start < iterations:
+            end = min(iterations, start + self.window - self.count)
+            for name, numbers in chunk.items():
+                # Accumulated one by one, so that a sum does not depend on where chunks begin.
+                before = self.totals.get(name, np.zeros(numbers.shape[1]))
+                self.totals[name] = np.add.accumulate(np.concatenate([before[None], numbers[start:end]]))[-1]
+            self.count += end - start
+            self.step += self.steps_per_iteration * (end - start)
             if self.count == self.window:
                 rows.append(self.flush(seconds))
+            start = end
         return rows
 
     def flush(self, seconds: float) -> Row:
         """The row of what has been gathered so far."""
-        row = make_row(self.totals, self.step, seconds)
+        row = make_row(self.totals, self.step, seconds, self.carried)
         self.totals, self.count = {}, 0
         return row
 
     def pending(self) -> dict[str, np.ndarray]:
         """The unfinished row, for a checkpoint."""
-        return {**self.totals, "iterations": np.asarray(self.count)} if self.count else {}
+        unfinished = {**self.totals, "iterations": np.asarray(self.count)} if self.count else {}
+        return unfinished | {CARRIED + name: values for name, values in self.carried.items()}
 
 
-def make_row(totals: dict[str, np.ndarray], step: int, seconds: float) -> Row:
-    """One line of `metrics.jsonl`. Returns and lengths are per episode that ended; None where none did."""
+def make_row(totals: dict[str, np.ndarray], step: int, seconds: float, carried: dict[str, np.ndarray]) -> Row:
+    """One line of `metrics.jsonl`. Returns and lengths are per episode that ended; None where none did.
+
+    In the two means a seed in which no episode ended counts with its last value, which `carried` keeps.
+    """
     episodes = totals["episodes"]
     returns, lengths = ratio(totals["episode_return"], episodes), ratio(totals["episode_length"], episodes)
     row: Row = {"step": step, "seconds": round(seconds, 3), "episodes": int(episodes.sum())}
-    row |= {"episode_return": mean(returns), "episode_length": mean(lengths)}
+    for name, values in (("episode_return", returns), ("episode_length", lengths)):
+        carried[name] = np.where(np.isfinite(values), values, carried.get(name, np.nan))
+        row[name] = mean(carried[name])
     row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
     for name in sorted(name for name in totals if not name.endswith("#") and not name.startswith("bad_")):
         if name not in EPISODE:

@@ -13,8 +13,16 @@ INK, MUTED, LINE = "#1f2933", "#7b8794", "#2563eb"
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
+def carry_forward(returns: np.ndarray) -> np.ndarray:
+    """Each seed's last value where no episode of it ended, [P, K] -> [P, K]: else the mean would jump as seeds come and go."""
+    points = np.arange(len(returns))[:, None]
+    last = np.maximum.accumulate(np.where(np.isfinite(returns), points, 0), axis=0)
+    return np.take_along_axis(returns, last, axis=0)
+
+
 def seed_mean(returns: np.ndarray) -> np.ndarray:
-    """Mean over the seeds that have a value, [P, K] -> [P]; NaN where none has."""
+    """Mean over the seeds, each with its last value, [P, K] -> [P]; NaN before any has one."""
+    returns = carry_forward(returns)
     known = np.isfinite(returns)
     total = np.where(known, returns, 0.0).sum(-1)
     return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
@@ -27,7 +35,7 @@ def curve_figure(steps: np.ndarray, returns: np.ndarray, title: str) -> Any:
     figure = Figure(figsize=(7.2, 4.2), dpi=140, layout="constrained")
     axes = figure.subplots()
     known = np.isfinite(returns).any(-1)
-    steps, returns = steps[known], returns[known]
+    steps, returns = steps[known], carry_forward(returns)[known]
     if len(steps):
         draw_returns(axes, steps, returns)
     else:

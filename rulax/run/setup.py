@@ -69,6 +69,10 @@ def make_recipe(name: str, options: dict[str, Any], overrides: dict[str, Any], r
     """A rule by name, or a ready-made one, with its settings overridden and checked."""
     recipe = recipe or registered_recipe(name, options)
     recipe = recipe._replace(learning=override(recipe.learning, overrides), network=override(recipe.network, overrides))
+    if not recipe.learning.replay and recipe.learning.warmup:
+        if overrides.get("warmup"):
+            raise UserError(f"warmup ({recipe.learning.warmup}) fills the replay buffer, but replay is 0; give --replay too")
+        recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, warmup=0))
     check_settings(recipe.learning, recipe.network)
     return recipe
 
@@ -85,10 +89,12 @@ def make_trainer(environment: Any, recipe: Any, config: TrainConfig) -> Any:
 def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) -> Prepared:
     """Check and build. Environment and recipe may be handed over ready-made, from Python."""
     check_train(config)
+    custom = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
     recipe = make_recipe(config.rule, config.rule_options, config.overrides, recipe)
     start_jax(config.platform, config.precision)
     if environment is None:
         environment = make_environment(config.env, config.env_options)
+    check_task(config, environment)
     least = recipe.learning.streams * recipe.learning.unroll
     if config.steps < least:
         raise UserError(
@@ -99,7 +105,58 @@ def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) ->
     if updates >= MOST_UPDATES:
         raise UserError(f"steps ({config.steps}) means {updates} gradient steps, more than can be counted ({MOST_UPDATES})")
     trainer = make_trainer(environment, recipe, config)
-    return Prepared(config, environment, recipe, trainer, make_record(config, recipe))
+    try:
+        check_trainer(trainer, environment, config)
+    except BaseException:
+        trainer.close()
+        raise
+    return Prepared(config, environment, recipe, trainer, make_record(config, recipe, custom))
+
+
+def check_task(config: TrainConfig, environment: Any) -> None:
+    """Only worlds with a distribution of tasks can draw one."""
+    if config.task != "random":
+        return
+    from rulax.envs.adapters.gymnax import GymnaxEnvironment
+    from rulax.envs.base import HostEnvironment
+
+    if isinstance(environment, HostEnvironment | GymnaxEnvironment):
+        raise UserError(
+            f"task random is not possible in '{config.env}': Gymnasium and gymnax have no distribution of tasks; "
+            "the worlds of rulax have one, `rulax envs` lists them"
+        )
+
+
+def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:
+    """That there is time to learn, and that one iteration can be traced: what does not fit together fails here."""
+    import jax
+
+    from rulax.envs.base import HostEnvironment
+
+    warm = getattr(trainer, "warm_iterations", 0)
+    if warm >= trainer.total_iterations:
+        raise UserError(
+            f"nothing would be learned: the warm-up takes {warm * trainer.steps_per_iteration} steps, the whole run has "
+            f"{config.steps}; lower --warmup or raise --steps"
+        )
+    if isinstance(environment, HostEnvironment) or not hasattr(trainer, "_iteration"):
+        return  # it steps outside of JAX: nothing to trace
+    with user_errors():
+        jax.eval_shape(trainer._iteration, trainer.rule_params, trainer.skeleton())
+
+
+def check_own(record: dict[str, Any], source: str, environment: Any, recipe: Any) -> None:
+    """A run that was made with objects of the user's own needs them again: a folder cannot hold them."""
+    missing = [
+        name for name, given in (("env", environment), ("rule", recipe)) if given is None and name in record.get("custom", ())
+    ]
+    if missing:
+        what = {"env": f"an environment ({record['settings']['env']})", "rule": "a rule"}
+        raise UserError(
+            f"{source} was made in Python with {' and '.join(what[name] for name in missing)} that has no name: give the same "
+            f"object again, as in rulax.load(folder, {', '.join(f'{name}=...' for name in missing)}), or in rulax.train(..., "
+            "resume=folder)"
+        )
 
 
 def start_jax(platform: str, precision: str = "default", cache: bool = True) -> None:
@@ -109,13 +166,14 @@ def start_jax(platform: str, precision: str = "default", cache: bool = True) -> 
     set_up(platform, precision, cache)
 
 
-def make_record(config: TrainConfig, recipe: Any) -> dict[str, Any]:
+def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str, Any]:
     """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_RECORDED}
     record = {
         "settings": settings,
         "learning": dataclasses.asdict(recipe.learning),
         "network": dataclasses.asdict(recipe.network),
+        "custom": custom,  # what was an object of the user's own and has no name that would make it again
     }
     fixed = {name: settings[name] for name in FIXES_THE_RESULT}
     return record | {

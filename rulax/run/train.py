@@ -18,8 +18,8 @@ from rulax.run.api import Run
 from rulax.run.config import TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
 from rulax.run.log import Recorder, RunLog
-from rulax.run.progress import Standing, make_progress
-from rulax.run.setup import Prepared, prepare, saved_config
+from rulax.run.progress import Silent, Standing, make_progress
+from rulax.run.setup import Prepared, check_own, prepare, saved_config
 from rulax.run.signals import StopRequest
 
 POINTS = 100  # of the curve, unless log_every says otherwise
@@ -41,21 +41,24 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
     if folder is not None:
         folders.check_free(folder)
     prepared = prepare(config, environment, recipe)
-    state = prepared.trainer.init(jax.random.key(config.seed))
-    if on_disk:
-        if folder is None:
-            folder = folders.create_numbered(config.env, config.rule)
-        else:
-            folders.create(folder)
-        folders.write_json(folder / folders.CONFIG, prepared.record)
     iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
     wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
-    driver = Driver(prepared, folder, window=max(1, wanted))
-    return driver.drive(state)
+    progress = make_progress(config.quiet)
+    with StopRequest(progress.message) as stop:  # from here on whoever stops the run leaves a folder to go on from
+        state = prepared.trainer.init(jax.random.key(config.seed))
+        if on_disk:
+            if folder is None:
+                folder = folders.create_numbered(config.env, config.rule)
+            else:
+                folders.create(folder)
+            folders.write_json(folder / folders.CONFIG, prepared.record)
+        driver = Driver(prepared, folder, progress, window=max(1, wanted))
+        driver.save(state)  # before compiling, which can take long
+        return driver.drive(state, stop)
 
 
-def resume(values: dict[str, Any]) -> Run:
-    """Go on from the checkpoint in a run folder."""
+def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None) -> Run:
+    """Go on from the checkpoint in a run folder. Objects without a name must be given again, from Python."""
     for name in values:
         if name not in MAY_CHANGE:
             raise UserError(f"{name} cannot be given with --resume; only --steps and --quiet, --platform, --checkpoint-minutes can")
@@ -63,17 +66,23 @@ def resume(values: dict[str, Any]) -> Run:
     record = folders.read_config(folder)
     found = checkpoint.load(folder / folders.CHECKPOINT)
     config = saved_config(record, {name: value for name, value in values.items() if name != "resume"})
-    if config.steps < found.facts["step"]:
-        raise UserError(f"{folder} has already made {found.facts['step']} steps, more than --steps {config.steps}")
-    prepared = prepare(config)
+    check_own(record, str(folder), environment, recipe)
+    made = found.facts["step"]
+    if "steps" not in values and config.steps <= made:
+        raise UserError(f"{folder} is finished, after {made} steps; --steps N with a larger N trains on")
+    if config.steps < made:
+        raise UserError(f"{folder} has already made {made} steps, more than --steps {config.steps}")
+    prepared = prepare(config, environment, recipe)
     if prepared.record["fingerprint"] != found.facts["fingerprint"]:
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
     tensors, pending = checkpoint.split(found.tensors)
     state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), folder / folders.CHECKPOINT)
     state = prepared.trainer.resume(state)
     folders.write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
-    driver = Driver(prepared, folder, found.facts["window"], found.facts["step"], found.facts["seconds"], pending)
-    return driver.drive(state)
+    progress = make_progress(config.quiet)
+    with StopRequest(progress.message) as stop:
+        driver = Driver(prepared, folder, progress, found.facts["window"], made, found.facts["seconds"], pending)
+        return driver.drive(state, stop)
 
 
 class Driver:
@@ -83,6 +92,7 @@ class Driver:
         self,
         prepared: Prepared,
         folder: Path | None,
+        progress: Silent,
         window: int,
         step: int = 0,
         seconds: float = 0.0,
@@ -95,28 +105,31 @@ class Driver:
         self.saved_at: float | None = None
         self.measured_from: tuple[float, int] | None = None  # time and step after the first chunk, which compiles
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
-        self.progress = make_progress(self.config.quiet)
+        self.progress = progress
 
     @property
     def seconds(self) -> float:
         """Time spent, earlier parts of a resumed run included."""
         return self.seconds_before + time.monotonic() - self.began
 
-    def drive(self, state: Any) -> Run:
+    def drive(self, state: Any, stop: StopRequest) -> Run:
         """Chunk after chunk, until the budget is spent or somebody asks to stop."""
         self.progress.start(f"{self.config.env} · {self.config.rule}", self.standing())
         try:
-            with StopRequest(self.progress.message) as stop:
-                while not self.trainer.done(state) and not stop.requested:
-                    state = self.chunk(state)
-                finished, speed = self.trainer.done(state), self.standing().steps_per_second
-                if finished and self.recorder.count:
-                    self.log.write([self.recorder.flush(self.seconds)])
-                self.save(state)
-                run = Run.of(self.prepared, self.folder, self.log.rows, state, finished, self.seconds)
-                run.steps_per_second = speed
-                if self.folder is not None:
-                    run.write_results()
+            while not self.trainer.done(state) and not stop.requested:
+                state = self.chunk(state)
+            finished, speed = self.trainer.done(state), self.standing().steps_per_second
+            if finished and self.recorder.count:
+                self.log.write([self.recorder.flush(self.seconds)])
+            self.save(state)
+            run = Run.of(self.prepared, self.folder, self.log.rows, state, finished, self.seconds)
+            run.steps_per_second = speed
+            if self.folder is not None:
+                run.write_results()
+        except TrainingStopped:
+            if self.folder is not None:
+                Run(self.config, self.folder, self.log.rows, False, self.seconds).write_results()
+            raise
         finally:
             self.progress.stop()
             self.log.close()
@@ -170,7 +183,7 @@ class Driver:
         size = self.trainer.steps_per_iteration
         first = self.recorder.step + iteration * size
         kept = ""
-        if self.folder is not None:
+        if self.folder is not None and (self.folder / folders.CHECKPOINT).exists():
             kept = f"; the last good state is in {self.folder / folders.CHECKPOINT}"
         return (
             f"training stopped: {BAD.get(name, name)} was not a finite number in environment '{self.config.env}' between steps "
@@ -182,7 +195,12 @@ class Driver:
         where = f"stopped at step {self.recorder.step:,} of {self.config.steps:,}"
         if self.folder is None:
             return f"{where}; nothing was saved, because no run folder was asked for"
-        return f"{where}; everything is saved. To go on:\n  rulax train --resume {self.folder}"
+        own = self.prepared.record["custom"]
+        if not own:
+            return f"{where}; everything is saved. To go on:\n  rulax train --resume {self.folder}"
+        objects = {"env": f"env={self.config.env}(...)", "rule": "rule=..."}
+        again = ", ".join(objects[name] for name in own)
+        return f"{where}; everything is saved. To go on, in Python:\n  rulax.train({again}, resume='{self.folder}')"
 
 
 def first_bad(metrics: dict[str, np.ndarray]) -> tuple[str, int, int] | None:

@@ -26,7 +26,6 @@ AT_LEAST_ONE = (
 AT_LEAST_ZERO = (
     "seed",
     "log_every",
-    "actions",
     "batch",
     "warmup",
     "warmup_updates",
@@ -34,6 +33,7 @@ AT_LEAST_ZERO = (
     "clip_update",
     "weight_decay",
 )
+NOT_EMPTY = ("hidden", "channels")
 ABOVE_ZERO = ("checkpoint_minutes", "seconds", "learning_rate", "adam_eps")
 FRACTIONS = ("replay", "slow_decay")  # [0, 1]
 DECAYS = ("adam_b1", "adam_b2")  # [0, 1)
@@ -43,6 +43,8 @@ LARGEST_SEED = 2**32 - 1
 def check_bounds(settings: Any) -> None:
     """Each field of one dataclass on its own."""
     for name, value in vars(settings).items():
+        if name in NOT_EMPTY and value == ():
+            raise UserError(f"{name} needs at least one number, for example 64")
         for number in value if isinstance(value, tuple) else (value,):
             check_number(name, number)
 

@@ -17,6 +17,8 @@ from rulax.rules.base import Recipe
 from rulax.rules.registry import make_rule
 from rulax.rules.values import SMALL_BINS, expected_value
 
+pytestmark = pytest.mark.learning
+
 PROBES = [make(entry.name) for entry in list_environments() if entry.name.startswith("probe/")]
 # Environment steps that each rule needs to have learned all five, with room to spare.
 BUDGETS = {"policy_gradient": 400_000, "actor_critic": 400_000, "ppo": 100_000, "ppo_targets": 100_000, "q_learning": 40_000}

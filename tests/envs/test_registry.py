@@ -36,6 +36,17 @@ def test_options_are_fields():
     assert make("grid/random-small", height=6).world.height == 6
 
 
+def test_options_are_read_by_the_kind_of_their_default():
+    assert make("catch", rows=8.0) == Catch(8)
+    kinds = make("grid/random-small", kinds=[[1, 0, 0.1, 1], [-1, 1, 0, 1]]).world.kinds
+    assert kinds == ((1.0, 0.0, 0.1, 1), (-1.0, 1.0, 0.0, 1))
+    for options in ({"rows": 5.5}, {"rows": "abc"}, {"rows": True}, {"rows": None}):
+        with pytest.raises(ValueError, match="'catch': rows must be a whole number, not"):
+            make("catch", **options)
+    with pytest.raises(ValueError, match="slip must be a number, not 'x'"):
+        make("grid/random-small", slip="x")
+
+
 def test_an_unknown_option_names_the_nearest():
     with pytest.raises(ValueError, match="'catch' has no option 'row'; did you mean rows"):
         make("catch", row=8)

@@ -13,6 +13,9 @@ def last_tenth(env, rule, steps, seeds=2, **settings):
     return np.array(run.final_returns, float), run
 
 
+pytestmark = pytest.mark.learning
+
+
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [("policy_gradient", 60_000), ("actor_critic", 60_000), ("ppo", 100_000), ("ppo_targets", 60_000), ("q_learning", 24_000)],

@@ -19,8 +19,10 @@ def test_it_is_the_references_code(bins):
 
 
 def test_a_value_on_a_bin_is_one_hot():
-    np.testing.assert_array_equal(leaning_two_hot(jnp.array([-300.0, 0.0, 7.0, 400.0])).argmax(-1), [0, 300, 307, 600])
-    np.testing.assert_array_equal(leaning_two_hot(jnp.array([-300.0, 0.0, 7.0, 400.0])).max(-1), 1)
+    np.testing.assert_array_equal(
+        leaning_two_hot(jnp.array([-300.0, 0.0, 7.0, 400.0]), Bins(601, 300.0)).argmax(-1), [0, 300, 307, 600]
+    )
+    np.testing.assert_array_equal(leaning_two_hot(jnp.array([-300.0, 0.0, 7.0, 400.0]), Bins(601, 300.0)).max(-1), 1)
 
 
 def test_the_loss_is_a_cross_entropy():

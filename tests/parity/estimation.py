@@ -26,6 +26,7 @@ from tests.parity.compare import Line, Recorded
 from tests.parity.critic import judge, scalar_loss
 
 CONSTANTS = {"a": (0.997, 0.95), "b": (0.9, 0.8), "c": (0.99, 1.0)}  # discount and trace of each call
+LARGEST = 300.0  # value of the outermost bins, squashed
 DUMMIES = (
     r"^out/(estimate_values_\w|gvo_v\w+)/(normalized_)?(qv_adv|q_value|target_q_value|q_target|q_td)$|^out/gvo_q/normalized_td$"
 )
@@ -34,7 +35,7 @@ DUMMIES = (
 def value_estimation(data: Recorded, line: Line) -> None:
     """All of case 2."""
     inputs = {name: jnp.asarray(value) for name, value in arrays.under(data, "in/").items()}
-    bins = Bins(inputs["v_logits"].shape[-1])
+    bins = Bins(inputs["v_logits"].shape[-1], LARGEST)
     steps = {
         "reward": inputs["rewards"][1:],
         "alive": inputs["discounts"][1:].astype(inputs["rewards"].dtype),

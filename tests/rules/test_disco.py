@@ -112,3 +112,16 @@ def test_many_lives_at_once():
     one = jax.tree.map(lambda x: x[1], params)
     alone, _, _ = rule.targets(one, rule.start(jax.random.key(0)), batches[1])
     np.testing.assert_allclose(together["policy"][1], alone["policy"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["atari", "crafter", "dmlab", "nethack", "procgen", "sokoban"])
+def test_the_papers_settings_can_be_run(name):
+    from rulax.run.config import TrainConfig, build
+    from rulax.run.validate import check_settings, check_train, override
+
+    config = build(TrainConfig, {"preset": f"paper/{name}", "env": "catch"})
+    check_train(config)
+    learning = override(LEARNING, config.overrides)
+    check_settings(learning, override(NETWORK, config.overrides))
+    assert config.rule == "disco103"
+    assert (learning.clip_gradient, learning.weight_decay > 0) == (0.0, True)

@@ -36,8 +36,9 @@ def test_picture_names_its_axes() -> None:
     assert axes.get_title(loc="left") == "catch · ppo"
 
 
-def test_mean_skips_seeds_without_an_episode() -> None:
-    np.testing.assert_array_equal(seed_mean(np.array([[1.0, 3.0], [np.nan, 4.0]])), [2.0, 4.0])
+def test_a_seed_without_an_episode_keeps_its_last_value() -> None:
+    np.testing.assert_array_equal(seed_mean(np.array([[1.0, 3.0], [np.nan, 4.0]])), [2.0, 2.5])
+    np.testing.assert_array_equal(seed_mean(np.array([[np.nan, 3.0], [1.0, np.nan]])), [3.0, 2.0])
     assert np.isnan(seed_mean(np.array([[np.nan]])))[0]
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -15,7 +18,8 @@ from rulax.run import folder as folders
 from rulax.run.api import load
 from rulax.run.cli import main
 from rulax.run.errors import Interrupted
-from rulax.run.log import read_rows
+from rulax.run.log import Recorder, read_rows
+from tests.run.conftest import FakeTrainer
 
 LINE = ["train", "catch", "--steps", "2345", "--seeds", "3"]
 
@@ -143,13 +147,72 @@ def test_a_finished_run_can_be_extended(fake, tmp_path: Path) -> None:
 def test_a_bad_reward_stops_and_the_last_good_state_is_kept(fake, tmp_path: Path, capsys) -> None:
     train("whole")
     fake.bad_at = 100
-    assert train("parts") == 1
+    assert train("parts") == 2
     error = capsys.readouterr().err
     assert "a reward was not a finite number in environment 'catch' between steps 990 and 1000 of seed 0" in error
     assert error.count("\n") == 1
+    assert "the last good state is in parts/checkpoint.safetensors" in error
+    assert not json.loads((tmp_path / "parts" / "summary.json").read_text())["finished"]
+    assert (tmp_path / "parts" / "curve.png").exists()
     fake.bad_at = None
     assert main(["train", "--resume", "parts", "--quiet"]) == 0
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_stopped_before_the_first_chunk(fake, tmp_path: Path, monkeypatch) -> None:
+    train("whole")
+    init = FakeTrainer.init
+    monkeypatch.setattr(
+        FakeTrainer, "init", lambda self, key: (os.kill(os.getpid(), signal.SIGINT), time.sleep(0.2), init(self, key))[-1]
+    )
+    assert train("parts") == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert read_rows(tmp_path / "parts") == []
+    assert (tmp_path / "parts" / "checkpoint.safetensors").exists()
+
+
+def test_a_crash_in_the_first_chunk_can_be_resumed(fake, tmp_path: Path) -> None:
+    def crash(count: int) -> None:
+        raise MemoryError
+
+    train("whole")
+    fake.on_chunk = crash
+    with pytest.raises(MemoryError):
+        train("parts")
+    fake.on_chunk = None
+    assert main(["train", "--resume", "parts", "--quiet"]) == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_finished_run_says_how_to_train_on(fake, capsys) -> None:
+    import rulax
+
+    train("here")
+    assert main(["train", "--resume", "here"]) == 2
+    assert "here is finished, after 2350 steps; --steps N with a larger N trains on" in capsys.readouterr().err
+    assert rulax.train(resume="here", steps=3000, quiet=True).steps[-1] == 3000
+    with pytest.raises(ValueError, match="env cannot be given"):
+        rulax.train("catch", resume="here")
+
+
+def test_objects_of_the_users_own(fake, capsys) -> None:
+    import rulax
+
+    world = SimpleNamespace(observation=jax.ShapeDtypeStruct((3,), np.float32), num_actions=2, step=None)
+    fake.on_chunk = lambda count: os.kill(os.getpid(), signal.SIGINT) if count == 9 else None
+    with pytest.raises(Interrupted, match=r"rulax.train\(env=SimpleNamespace\(...\), resume='here'\)"):
+        rulax.train(world, steps=2000, quiet=True, out="here")
+    fake.on_chunk = None
+    assert main(["train", "--resume", "here"]) == 2
+    assert "give the same object again" in capsys.readouterr().err
+    assert rulax.train(world, resume="here", quiet=True).finished
+    with pytest.raises(ValueError, match=r"rulax.load\(folder, env=...\)"):
+        load("here").agent  # noqa: B018
+    assert load("here", env=world).agent.environment is world
+    for arguments, keywords in (((3,), {}), (("catch",), {"rule": 3})):
+        with pytest.raises(rulax.UserError, match="must be a name such as"):
+            rulax.train(*arguments, **keywords)
 
 
 def test_python_gets_the_partial_run(fake, tmp_path: Path) -> None:
@@ -209,3 +272,27 @@ def test_log_shows_no_repeated_config(fake, tmp_path: Path) -> None:
     train("here")
     text = (tmp_path / "here" / "config.json").read_text()
     assert str(tmp_path) not in text  # a run folder can be moved or shown to others
+
+
+def test_a_seed_without_an_episode_counts_with_its_last_value() -> None:
+    episodes = np.array([[1, 1], [0, 1], [1, 0], [0, 0]])
+    metrics = {"episodes": episodes, "episode_return": episodes * [[2.0, 4.0]], "episode_length": episodes * 1.0}
+    whole = Recorder(1, 10)
+    rows = whole.add(metrics, 0.0)
+    assert [row["episode_return"] for row in rows] == [3.0] * 4
+    assert rows[1]["return_per_seed"] == [None, 4.0]
+    first = Recorder(1, 10)
+    first.add({name: values[:1] for name, values in metrics.items()}, 0.0)
+    second = Recorder(1, 10, first.step, first.pending())
+    assert second.add({name: values[1:] for name, values in metrics.items()}, 0.0) == rows[1:]
+
+
+def test_a_row_does_not_depend_on_where_chunks_begin() -> None:
+    generator = np.random.default_rng(0)
+    metrics = {name: generator.normal(size=(50, 1)) for name in ("episode_return", "episode_length", "loss")}
+    metrics["episodes"] = np.ones((50, 1))
+    recorder, parts = Recorder(20, 1), Recorder(20, 1)
+    rows = recorder.add(metrics, 0.0)
+    cut = [parts.add({name: values[start : start + 7] for name, values in metrics.items()}, 0.0) for start in range(0, 50, 7)]
+    assert rows == [row for each in cut for row in each]
+    np.testing.assert_equal(recorder.pending(), parts.pending())

@@ -37,6 +37,6 @@ def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> V
 def only_discrete(library: str, id: str, space: Any) -> ValueError:
     """The error for an action space that is not a choice among a few actions, with an alternative where there is one."""
     alternative = DISCRETE_ALTERNATIVES.get(id.split("/")[-1].split("-")[0])
-    advice = f"; {alternative}" if alternative else ""
+    advice = alternative or "`rulax envs` lists what works"
     kind = type(space).__name__
-    return ValueError(f"{library} environment {id!r} has actions of kind {kind}, but only discrete actions are supported{advice}")
+    return ValueError(f"{library} environment {id!r} has actions of kind {kind}, but only discrete actions are supported; {advice}")

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from rulax.envs import adapters
 from rulax.envs.base import Environment, Transition
+from rulax.envs.registry import as_option
 from rulax.types import Array, PyTree
 
 OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
@@ -41,7 +42,10 @@ def make(id: str, **options: Any) -> GymnaxEnvironment:
         raise ValueError(f"gymnax environment {id!r} does not take {', '.join(arguments)} ({error}); known: {known}") from error
     except OSError as error:
         raise ValueError(f"gymnax environment {id!r} could not load its data: {error}") from error
-    params = params.replace(**{name: value for name, value in options.items() if name in numbers})
+    changed = {
+        name: as_option(f"'gymnax/{id}': {name}", getattr(params, name), options[name]) for name in options if name in numbers
+    }
+    params = params.replace(**changed)
     return adapt(id, world, params)
 
 
