@@ -29,19 +29,18 @@ class Recorder:
     def add(self, metrics: dict[str, np.ndarray], seconds: float) -> list[Row]:
         """One chunk of metrics; returns the rows that it completed."""
         iterations = len(next(iter(metrics.values())))
-        chunk = {}
-        for name, values in metrics.items():
-            numbers = np.asarray(values, np.float64).reshape(iterations, -1)
-            # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
-            measured = np.isfinite(numbers)
-            chunk[name], chunk[name + "#"] = np.where(measured, numbers, 0.0), measured.astype(np.float64)
+        numbers = np.stack([np.asarray(values, np.float64).reshape(iterations, -1) for values in metrics.values()], 1)  # [I, N, K]
+        # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
+        measured = np.isfinite(numbers)
+        chunk = np.concatenate([np.where(measured, numbers, 0.0), measured], 1)
+        names = [*metrics, *(f"{name}#" for name in metrics)]
         rows, start = [], 0
         while start < iterations:
             end = min(iterations, start + self.window - self.count)
-            for name, numbers in chunk.items():
-                # Accumulated one by one, so that a sum does not depend on where chunks begin.
-                before = self.totals.get(name, np.zeros(numbers.shape[1]))
-                self.totals[name] = np.add.accumulate(np.concatenate([before[None], numbers[start:end]]))[-1]
+            before = [np.stack([self.totals[name] for name in names])[None]] if self.totals else []
+            # Accumulated one by one, so that a sum does not depend on where chunks begin.
+            totals = np.add.accumulate(np.concatenate([*before, chunk[start:end]]))[-1]
+            self.totals = dict(zip(names, totals, strict=True))
             self.count += end - start
             self.step += self.steps_per_iteration * (end - start)
             if self.count == self.window:

@@ -111,3 +111,24 @@ def test_bench_prints_one_json_object(capsys) -> None:
     ):
         assert result[name] > 0, name
     assert result["env_steps_per_s"] == pytest.approx(16 * result["updates_per_s"])
+
+
+def test_an_agent_reads_gymnasiums_own_observations(tmp_path: Path, monkeypatch) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
+    settings = {"steps": 32, "quiet": True, "streams": 4, "unroll": 4, "hidden": 8, "core": "lstm", "core_size": 4}
+    agent = rulax.train("FrozenLake-v1", precision="bfloat16", **settings).agent
+    world = gymnasium.make("FrozenLake-v1")
+    observation, _ = world.reset(seed=0)
+    action = agent.act(observation)
+    world.step(action)
+    with pytest.raises(ValueError, match=r"remembers 1 stream.*call reset\(\)"):
+        agent.act(np.arange(4))
+    agent.reset()
+    assert action == agent.act(np.eye(16, dtype=np.float32)[observation])
+    agent.reset()
+    assert agent.act(np.arange(4)).shape == (4,)
+    with pytest.raises(ValueError, match="one of 16 indices"):
+        agent.act(16)
+    rulax.train("catch", **settings)
+    assert jax.config.jax_default_matmul_precision is None  # the precision of one run is not that of the next
