@@ -9,7 +9,7 @@ from tests.rules.data import gradients, make_targets, random_batch, taken_predic
 
 
 def test_at_ratio_one_the_gradient_is_the_policy_gradient():
-    rule, plain = ppo(entropy_cost=0.02), policy_gradient(entropy_cost=0.02)
+    rule, plain = ppo(entropy_cost=0.02, value_cost=0.1), policy_gradient(entropy_cost=0.02, baseline_cost=0.1)
     batch = random_batch(rule, valid=with_cut())
     targets, _, _ = make_targets(rule, batch)
     ours = gradients(rule, batch, targets)
