@@ -5,6 +5,7 @@ All seeds share one set of streams, [K * B], and each decision is one compiled c
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -81,32 +82,26 @@ class HostTrainer(Trainer):
         state = TrainState(life._replace(key=keys.life), state.iteration)
         return self._absorb(self.rule_params, state, stacked, memory, keys.study)
 
-    @property
+    @functools.cached_property
     def _decide(self) -> Any:
-        if not hasattr(self, "_decide_compiled"):
+        def one(params: PyTree, actor: Actor, key: Array, number: Array) -> tuple[Array, Array, PyTree]:
+            logits, memory = params.act(actor.observation, actor.first, actor.memory)
+            return jax.random.categorical(jax.random.fold_in(key, number), logits), logits, memory
 
-            def one(params: PyTree, actor: Actor, key: Array, number: Array) -> tuple[Array, Array, PyTree]:
-                logits, memory = params.act(actor.observation, actor.first, actor.memory)
-                return jax.random.categorical(jax.random.fold_in(key, number), logits), logits, memory
+        return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
 
-            self._decide_compiled = jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
-        return self._decide_compiled
-
-    @property
+    @functools.cached_property
     def _absorb(self) -> Any:
-        if not hasattr(self, "_absorb_compiled"):
+        def absorb(rule_params: PyTree, state: TrainState, steps: Step, memory: PyTree, keys: Array) -> tuple[TrainState, Metrics]:
+            actor = state.life.actor
+            fresh = jax.vmap(pack, in_axes=(1, 0, 0, 0))(steps, actor.observation, actor.first, memory)
+            episode = Episode(*(jnp.swapaxes(x, 0, 1) for x in steps.episode))
+            acted = jax.vmap(episode_metrics)(fresh, episode)
+            state = state._replace(life=jax.vmap(store)(state.life, fresh))
+            state, learned = self.learn(rule_params, state, fresh, keys)
+            return state, acted | learned
 
-            def absorb(rule_params: PyTree, state: TrainState, steps: Step, memory: PyTree, keys: Array) -> Any:
-                actor = state.life.actor
-                fresh = jax.vmap(pack, in_axes=(1, 0, 0, 0))(steps, actor.observation, actor.first, memory)
-                episode = Episode(*(jnp.swapaxes(x, 0, 1) for x in steps.episode))
-                acted = jax.vmap(episode_metrics)(fresh, episode)
-                state = state._replace(life=jax.vmap(store)(state.life, fresh))
-                state, learned = self.learn(rule_params, state, fresh, keys)
-                return state, acted | learned
-
-            self._absorb_compiled = jax.jit(absorb, donate_argnums=1)  # or the replay buffer would be copied each time
-        return self._absorb_compiled
+        return jax.jit(absorb, donate_argnums=1)  # or the replay buffer would be copied each time
 
     def _split(self, timestep: Timestep) -> Timestep:
         """From [K * B] to [K, B]."""
