@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-STREAMS, UNROLL, EPOCHS, MINIBATCHES, HIDDEN, BINS = 64, 32, 4, 4, 64, 1
+STREAMS, UNROLL, EPOCHS, MINIBATCHES, HIDDEN = 64, 32, 4, 4, 64
 DISCOUNT, TRACE, CLIP, ENTROPY, VALUE = 0.99, 0.95, 0.2, 0.01, 0.5
 
 
