@@ -1,7 +1,7 @@
 """The agent: torso, core and heads in one equinox module of arrays, so that an agent *is* its parameters.
 
-Learning reads it in three calls (learning/update.py): `embed` once, then `predict` for every action and `predict_taken` for the
-actions that were taken. Acting reads only the policy and the memory.
+Learning reads it in three calls (learning/update.py): `embed` once, for all that does not depend on an action, then `predict` for
+every action and `predict_taken` for the actions that were taken. Acting reads only the policy and the memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 
 from rulax.agents.cores import NoCore, RecurrentCore, make_core
-from rulax.agents.heads import Heads
+from rulax.agents.heads import Heads, Seen
 from rulax.agents.torsos import ConvTorso, MLPTorso, make_torso
 from rulax.settings import Network
 from rulax.types import Array, Experience, Head, Predictions, PyTree
@@ -34,17 +34,23 @@ class Agent(eqx.Module):
         memory, embedding = self.core.step(memory, self.torso(observation), first)
         return self.heads.state["policy"](embedding), memory
 
-    def embed(self, experience: Experience) -> Array:
-        """What the agent makes of each of the T + 1 observations, [T+1, B, D]."""
-        return self.core.unroll(experience.memory, self.torso(experience.observation), experience.first)
+    def embed(self, experience: Experience) -> Seen:
+        """What the agent makes of each of the T + 1 observations before it looks at actions, leaves [T+1, B, ...]."""
+        flat, mlp = self.torso.flat(experience.observation), self.torso.mlp
+        # A torso that ends linear and heads that begin so are one matrix. To multiply the two first costs as much as one row per
+        # output; every row after that saves the torso's last layer, forwards and backwards. Disco103 on Catch: 19.7 -> 17.2 GFLOP.
+        outputs = sum(layer.bias.size for layer in self.heads.first_layers())
+        if isinstance(self.core, NoCore) and not mlp.activate_last and experience.first.size > outputs:
+            return self.heads.after(mlp.layers[-1]).begin(mlp.before_last(flat))
+        return self.heads.begin(self.core.unroll(experience.memory, mlp(flat), experience.first))
 
-    def predict(self, embedding: Array) -> Predictions:
+    def predict(self, seen: Seen) -> Predictions:
         """All predictions for all actions: per state [..., size], per action [..., A, size]."""
-        return self.heads.every(embedding)
+        return self.heads.every(seen)
 
-    def predict_taken(self, embedding: Array, action: Array) -> Predictions:
+    def predict_taken(self, seen: Seen, action: Array) -> Predictions:
         """All predictions, those per action only at the action given: [..., size] each."""
-        return self.heads.taken(embedding, action)
+        return self.heads.taken(seen, action)
 
 
 def make_agent(

@@ -6,6 +6,8 @@ step of it, and a small MLP per prediction reads the result.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,28 +34,35 @@ class ActionModel(eqx.Module):
         keys = jax.random.split(key_heads, len(heads))
         self.heads = {name: MLP(k, (*sizes, head.size)) for k, (name, head) in zip(keys, heads.items(), strict=True)}
 
-    def every(self, embedding: Array) -> Predictions:
-        """Predictions of all actions, [..., A, size]."""
+    def begin(self, embedding: Array) -> tuple[Array, Array]:
+        """What all actions of a state share: the cell [..., H], and the gates [..., 4H] before an action adds its part."""
         cell = self.root(embedding)
         # The hidden state is multiplied once per state; a one-hot action is a row of the input matrix.
-        shared = jnp.tanh(cell) @ self.step.weight_hidden + self.step.bias
-        gates = shared[..., None, :] + self.step.weight_input
-        return self._read(gates, cell[..., None, :])
+        return cell, jnp.tanh(cell) @ self.step.weight_hidden + self.step.bias
 
-    def taken(self, embedding: Array, action: Array) -> Predictions:
+    def every(self, cell: Array, gates: Array) -> Predictions:
+        """Predictions of all actions, [..., A, size]."""
+        return self._read(gates[..., None, :] + self.step.weight_input, cell[..., None, :])
+
+    def taken(self, cell: Array, gates: Array, action: Array) -> Predictions:
         """Predictions of one action per state, [..., size]."""
-        cell = self.root(embedding)
-        shared = jnp.tanh(cell) @ self.step.weight_hidden + self.step.bias
         one_hot = jax.nn.one_hot(action, self.step.weight_input.shape[0], dtype=cell.dtype)
-        return self._read(shared + one_hot @ self.step.weight_input, cell)
+        return self._read(gates + one_hot @ self.step.weight_input, cell)
 
     def _read(self, gates: Array, cell: Array) -> Predictions:
         hidden = lstm_gates(gates, cell).hidden
         return {name: head(hidden) for name, head in self.heads.items()}
 
 
+class Seen(NamedTuple):
+    """What is predicted of states before any action is looked at; both readings of the actions start from it."""
+
+    state: Predictions  # [..., size]
+    model: tuple[Array, Array] | tuple[()]  # see `ActionModel.begin`; () without predictions per action
+
+
 class Heads(eqx.Module):
-    """Everything a rule asked for, in two readings: all actions, or only the one that was taken."""
+    """Everything a rule asked for: `begin`, then one of two readings, all actions or only the one that was taken."""
 
     state: dict[str, Linear]
     action: ActionModel | None
@@ -66,10 +75,21 @@ class Heads(eqx.Module):
         self.state = {n: Linear(k, inputs, h.size, STATE_HEAD_STD) for k, (n, h) in zip(keys, per_state.items(), strict=True)}
         self.action = ActionModel(key_action, inputs, num_actions, per_action, network) if per_action else None
 
-    def every(self, embedding: Array) -> Predictions:
-        predictions = {name: head(embedding) for name, head in self.state.items()}
-        return predictions | (self.action.every(embedding) if self.action else {})
+    def begin(self, embedding: Array) -> Seen:
+        state = {name: head(embedding) for name, head in self.state.items()}
+        return Seen(state, self.action.begin(embedding) if self.action else ())
 
-    def taken(self, embedding: Array, action: Array) -> Predictions:
-        predictions = {name: head(embedding) for name, head in self.state.items()}
-        return predictions | (self.action.taken(embedding, action) if self.action else {})
+    def every(self, seen: Seen) -> Predictions:
+        return seen.state | (self.action.every(*seen.model) if self.action else {})
+
+    def taken(self, seen: Seen, action: Array) -> Predictions:
+        return seen.state | (self.action.taken(*seen.model, action) if self.action else {})
+
+    def first_layers(self) -> list[Linear]:
+        """The layers that read the embedding; all of them are linear."""
+        return [*self.state.values(), *([self.action.root] if self.action else [])]
+
+    def after(self, layer: Linear) -> Heads:
+        """The same heads for inputs that have not passed `layer` yet."""
+        folded = [first.after(layer) for first in self.first_layers()]
+        return eqx.tree_at(lambda heads: heads.first_layers(), self, folded)

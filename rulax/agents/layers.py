@@ -38,6 +38,11 @@ class Linear(eqx.Module):
     def __call__(self, x: Array) -> Array:
         return x @ self.weight + self.bias
 
+    def after(self, first: Linear) -> Linear:
+        """One layer that does what `first` and then this one do."""
+        weight, bias = first.weight @ self.weight, self(first.bias)
+        return eqx.tree_at(lambda layer: (layer.weight, layer.bias), self, (weight, bias))
+
 
 class MLP(eqx.Module):
     """Linear layers with a non-linearity between them, and after the last if `activate_last`."""
@@ -53,10 +58,13 @@ class MLP(eqx.Module):
         self.activate_last = activate_last
 
     def __call__(self, x: Array) -> Array:
-        for index, layer in enumerate(self.layers):
-            x = layer(x)
-            if self.activate_last or index < len(self.layers) - 1:
-                x = ACTIVATIONS[self.activation](x)
+        x = self.layers[-1](self.before_last(x))
+        return ACTIVATIONS[self.activation](x) if self.activate_last else x
+
+    def before_last(self, x: Array) -> Array:
+        """What the last layer reads."""
+        for layer in self.layers[:-1]:
+            x = ACTIVATIONS[self.activation](layer(x))
         return x
 
 

@@ -30,8 +30,12 @@ class MLPTorso(eqx.Module):
         self.rank = len(shape)
 
     def __call__(self, observation: Array) -> Array:
+        return self.mlp(self.flat(observation))
+
+    def flat(self, observation: Array) -> Array:
+        """What the fully connected layers read."""
         lead = observation.shape[: observation.ndim - self.rank]
-        return self.mlp(as_float(observation, self.mlp.layers[0].weight.dtype).reshape(*lead, -1))
+        return as_float(observation, self.mlp.layers[0].weight.dtype).reshape(*lead, -1)
 
 
 class ConvTorso(eqx.Module):
@@ -48,11 +52,15 @@ class ConvTorso(eqx.Module):
         self.mlp = MLP(key_mlp, (flat, *network.hidden), network.activation, network.activate_last)
 
     def __call__(self, observation: Array) -> Array:
+        return self.mlp(self.flat(observation))
+
+    def flat(self, observation: Array) -> Array:
+        """What the fully connected layers read."""
         lead, image = observation.shape[:-3], observation.shape[-3:]
         x = as_float(observation, self.convs[0].weight.dtype).reshape(-1, *image)  # [N, H, W, C]
         for conv in self.convs:
             x = ACTIVATIONS[self.mlp.activation](conv(x))
-        return self.mlp(x.reshape(*lead, -1))
+        return x.reshape(*lead, -1)
 
 
 def make_torso(key: Array, shape: tuple[int, ...], network: Network) -> MLPTorso | ConvTorso:

@@ -1,5 +1,6 @@
 """Agents: both readings agree, memory is cleared where episodes start, initialisation is the reference's."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from rulax.agents import make_agent
 from rulax.agents.layers import Conv
 from rulax.settings import Network
-from rulax.types import Experience, Head
+from rulax.types import Experience, Head, now
 
 ACTIONS, TIME, STREAMS = 3, 6, 4
 HEADS = {
@@ -49,8 +50,8 @@ def experience(agent, first=None):
 def test_taken_reading_is_the_full_reading_at_the_taken_action(name):
     agent = make(name)
     data = experience(agent)
-    embedding = agent.embed(data)
-    every, taken = agent.predict(embedding[:-1]), agent.predict_taken(embedding[:-1], data.action)
+    seen = agent.embed(data)
+    every, taken = agent.predict(now(seen)), agent.predict_taken(now(seen), data.action)
     assert set(every) == set(taken) == set(HEADS)
     for head, spec in HEADS.items():
         expected = every[head]
@@ -78,11 +79,32 @@ def test_memory_is_cleared_before_the_first_observation_of_an_episode(name):
     first = np.zeros((TIME + 1, STREAMS), bool)
     first[3] = True
     data = experience(agent, first)
-    embedding = agent.embed(data)
+    policy = agent.predict(agent.embed(data))["policy"]
     other_past = data._replace(observation=data.observation.at[:3].add(5.0))
-    np.testing.assert_array_equal(agent.embed(other_past)[3:], embedding[3:])
-    never_cleared = agent.embed(data._replace(first=jnp.zeros_like(data.first)))
-    assert np.abs(np.asarray(never_cleared[3:] - embedding[3:])).max() > 1e-4, "the past should matter without the reset"
+    np.testing.assert_array_equal(agent.predict(agent.embed(other_past))["policy"][3:], policy[3:])
+    never_cleared = agent.predict(agent.embed(data._replace(first=jnp.zeros_like(data.first))))["policy"]
+    assert np.abs(np.asarray(never_cleared[3:] - policy[3:])).max() > 1e-5, "the past should matter without the reset"
+
+
+@pytest.mark.parametrize("torso", ["mlp", "conv"])
+def test_a_torso_that_ends_linear_is_folded_into_the_heads_without_a_difference(torso):
+    network = Network(torso=torso, hidden=(8, 6), channels=(4,), activate_last=False, action_model=5, action_hidden=(4,))
+    with jax.enable_x64(True):
+        agent = make_agent(jax.random.key(1), jax.ShapeDtypeStruct((4, 3, 2), jnp.float64), ACTIONS, HEADS, network)
+        agent = jax.tree.map(lambda x: x.astype(jnp.float64), agent)
+        agent = eqx.tree_at(lambda a: a.torso.mlp.layers[-1].bias, agent, jnp.arange(6.0))  # zero at birth: would hide errors
+        data = experience(agent)
+        assert data.first.size > sum(layer.bias.size for layer in agent.heads.first_layers()), "else nothing is folded"
+
+        def loss(agent, embed):
+            seen = embed(agent)
+            predictions = [*agent.predict(seen).values(), *agent.predict_taken(now(seen), data.action).values()]
+            return sum(jnp.sum(jnp.sin(values)) for values in predictions)
+
+        folded = jax.value_and_grad(loss)(agent, lambda agent: agent.embed(data))
+        plain = jax.value_and_grad(loss)(agent, lambda agent: agent.heads.begin(agent.torso(data.observation)))
+    for a, b in zip(jax.tree.leaves(folded), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
 def test_initial_scales_are_those_of_the_reference():

@@ -182,7 +182,7 @@ def agent_network(data: Recorded, rule: RuleFile, line: Line) -> None:
     first = jnp.zeros(sequence.shape[:2], bool)
     nothing = jnp.zeros(())
     unrolled = agent.predict(agent.embed(Experience(sequence, nothing, nothing, nothing, first, nothing, nothing, ())))
-    one_step = agent.predict(agent.torso(observation))
+    one_step = agent.predict(agent.heads.begin(agent.torso(observation)))
     logits, _ = agent.act(observation, first[0], ())
     for prefix, found in {"out/one_step/": one_step, "out/unroll/": unrolled}.items():
         data.compare(line, {name: found[ours] for name, ours in arrays.HEADS.items()}, prefix)
