@@ -20,6 +20,34 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
+@dataclasses.dataclass(frozen=True)
+class MoreActions(Environment):
+    """The same world with more actions to choose from; the others do what its last one does. For benchmarks."""
+
+    world: Environment
+    num_actions: int
+
+    def __post_init__(self) -> None:
+        if self.num_actions < self.world.num_actions:
+            raise ValueError(f"actions must be at least the environment's own {self.world.num_actions}, not {self.num_actions}")
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        return self.world.observation
+
+    def default_task(self) -> PyTree:
+        return self.world.default_task()
+
+    def sample_task(self, key: Array) -> PyTree:
+        return self.world.sample_task(key)
+
+    def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+        return self.world.reset(task, key)
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        return self.world.step(task, state, jnp.minimum(action, self.world.num_actions - 1), key)
+
+
 class LimitedState(NamedTuple):
     """A world and how long its episode has lasted."""
 

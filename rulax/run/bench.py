@@ -9,8 +9,10 @@ import time
 from typing import Any
 
 from rulax.run.config import BenchTrainConfig, TrainConfig, build
-from rulax.run.setup import make_environment, make_recipe, make_trainer, start_jax
+from rulax.run.errors import UserError
+from rulax.run.setup import make_environment, make_recipe, make_trainer, start_jax, user_errors
 from rulax.run.validate import check_bounds
+from rulax.run.yardsticks import REFERENCE_RSS_MB, matmul_peak, reference_cpu_seconds
 
 OWN_SETTINGS = ("actor_critic", "ppo")  # timed as they are recommended; other rules in the setting of the reference
 MANY_ITERATIONS = 10**7  # more than any benchmark makes, so that the budget never ends it
@@ -38,7 +40,7 @@ def measure(config: BenchTrainConfig) -> dict[str, Any]:
     import jax
 
     env = config.env or "catch"
-    environment = make_environment(env, config.env_options)
+    environment = widen(make_environment(env, config.env_options), config.actions)
     steps = recipe.learning.streams * recipe.learning.unroll * MANY_ITERATIONS
     trainer = make_trainer(environment, recipe, TrainConfig(env=env, rule=config.rule, seeds=config.seeds, steps=steps))
     began = time.perf_counter()
@@ -53,21 +55,55 @@ def measure(config: BenchTrainConfig) -> dict[str, Any]:
         flops = trainer.flops_per_iteration(trainer.init(jax.random.key(0)))
     finally:
         trainer.close()
+    machine = matmul_peak()
     updates, made = iterations * config.seeds, iterations * config.seeds * trainer.steps_per_iteration
     return {
         "rule": config.rule,
         "env": env,
         "seeds": config.seeds,
+        "actions": environment.num_actions,
         "updates_per_s": updates / wall,
         "env_steps_per_s": made / wall,
         "updates_per_cpu_s": updates / cpu,
         "env_steps_per_cpu_s": made / cpu,
+        "cpu_s_per_update": cpu / updates,
         "compile_s": compile_seconds,
         "peak_rss_mb": peak,
         "flops": flops if math.isfinite(flops) else None,
+        "matmul_flops_per_cpu_s": machine,
+        "utilisation": flops * iterations / cpu / machine if math.isfinite(flops) else None,
+        **against_reference(config, recipe, environment, cpu / updates, peak),
         "seconds": wall,
         "cpu_seconds": cpu,
         "device": jax.devices()[0].device_kind,
+    }
+
+
+def widen(environment: Any, actions: int) -> Any:
+    """The environment with as many actions as were asked for."""
+    from rulax.envs.base import HostEnvironment
+    from rulax.envs.wrappers import MoreActions
+
+    if not actions or actions == environment.num_actions:
+        return environment
+    if isinstance(environment, HostEnvironment):
+        raise UserError("--actions needs an environment written in JAX; leave it out, or use --env catch")
+    with user_errors():
+        return MoreActions(environment, actions)
+
+
+def against_reference(config: BenchTrainConfig, recipe: Any, environment: Any, cpu: float, memory: float) -> dict[str, float]:
+    """How this compares with DeepMind's reference, where the setting is the one that was recorded; else nothing."""
+    from rulax.rules import disco
+
+    same = (recipe.learning, recipe.network) == (disco.LEARNING, disco.NETWORK) and config.rule in ("disco", "disco103")
+    if not same or config.rule_options or (config.env or "catch") != "catch" or environment.observation.shape[:2] != (8, 8):
+        return {}
+    reference = reference_cpu_seconds(environment.num_actions)
+    return {
+        "reference_cpu_s_per_update": reference,
+        "times_reference_speed": reference / cpu,
+        "share_of_reference_memory": memory / REFERENCE_RSS_MB,
     }
 
 
@@ -98,5 +134,15 @@ def show(result: dict[str, Any]) -> None:
         "peak memory": f"{result['peak_rss_mb']:,.0f} MB",
         "work": "not known" if result["flops"] is None else f"{result['flops'] / 1e6:,.1f} MFLOP per iteration",
     }
+    if result["utilisation"] is not None:
+        rows["machine"] = (
+            f"{result['matmul_flops_per_cpu_s'] / 1e9:,.0f} GFLOP per CPU second in a matrix product; "
+            f"this reached {result['utilisation']:.0%} of it"
+        )
+    if "times_reference_speed" in result:
+        rows["reference"] = (
+            f"{result['times_reference_speed']:.2f} times its recorded updates per CPU second, "
+            f"{result['share_of_reference_memory']:.0%} of its memory (docs/performance.md)"
+        )
     for name, text in rows.items():
         print(f"  {name:<12} {text}")

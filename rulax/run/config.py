@@ -78,6 +78,8 @@ class BenchTrainConfig:
     """Environment [default: what the preset names, else catch]."""
     seeds: int = setting(1, "what to measure")
     """Agents trained side by side."""
+    actions: int = setting(0, "what to measure")
+    """Actions to choose from, if more than the environment has: the others do what its last one does [0: its own]."""
     env_options: dict[str, Any] = dataclasses.field(
         default_factory=dict, metadata={"group": "what to measure", "metavar": "KEY=VALUE"}
     )

@@ -25,6 +25,7 @@ AT_LEAST_ONE = (
 )
 AT_LEAST_ZERO = (
     "seed",
+    "actions",
     "log_every",
     "batch",
     "warmup",

@@ -19,8 +19,10 @@ from safetensors.numpy import load_file
 
 import rulax
 from rulax.envs.catch import Catch
+from rulax.envs.wrappers import MoreActions
 from rulax.run.cli import main
 from rulax.run.log import read_rows
+from rulax.run.yardsticks import reference_cpu_seconds, reference_flops
 
 SMALL = ["--streams", "4", "--unroll", "4", "--hidden", "8"]
 
@@ -132,3 +134,30 @@ def test_an_agent_reads_gymnasiums_own_observations(tmp_path: Path, monkeypatch)
         agent.act(16)
     rulax.train("catch", **settings)
     assert jax.config.jax_default_matmul_precision is None  # the precision of one run is not that of the next
+
+
+def test_bench_can_offer_more_actions_than_the_environment_has(capsys) -> None:
+    assert main(["bench", "train", "--seconds", "0.01", "--json", "--actions", "7", *SMALL]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["actions"] == 7
+    assert 0 < result["utilisation"] < 1
+    assert result["cpu_s_per_update"] > 0
+    assert "times_reference_speed" not in result, "another setting than the one that was recorded"
+
+
+def test_more_actions_do_what_the_last_one_does() -> None:
+    catch, key = Catch(), jax.random.key(0)
+    wide = MoreActions(catch, 18)
+    world, observation = wide.reset(wide.default_task(), key)
+    assert wide.num_actions == 18
+    assert observation.shape == catch.observation.shape
+    for action, same in ((0, 0), (1, 1), (2, 2), (3, 2), (17, 2)):
+        got, expected = (w.step(w.default_task(), world, jnp.int32(a), key) for w, a in ((wide, action), (catch, same)))
+        jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+def test_the_reference_is_counted_as_recorded_and_grows_with_the_actions() -> None:
+    assert reference_flops(3) == 24.5e9
+    assert reference_cpu_seconds(3) == 0.57
+    forward = 2 * 64 * 30 * 15 * 128 * (600 + 601)  # of the two large heads alone, for 15 more actions
+    assert 4 * forward < reference_flops(18) - reference_flops(3) < 8 * forward
