@@ -7,6 +7,8 @@ So `discount` and `reward` are its entries from 1 on, `first` is where its disco
 
 import dataclasses
 import re
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -26,12 +28,24 @@ from tests.parity.compare import Recorded
 HEADS = {"logits": "policy", "y": "state_prediction", "z": "action_prediction", "q": "value", "aux_pi": "next_policy"}
 
 
+class BadFile(ValueError):
+    """A recorded file cannot be used."""
+
+
 def read(path: Path) -> Recorded:
     """A recorded file; floats in the precision that JAX computes with."""
     precision = jnp.result_type(float)
-    with np.load(path, allow_pickle=False) as data:
-        # Results stay as they were recorded: a float64 record is not rounded to be compared.
-        arrays = {name: np.asarray(data[name]) for name in data.files}
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            # Results stay as they were recorded: a float64 record is not rounded to be compared.
+            arrays = {name: np.asarray(data[name]) for name in data.files}
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise BadFile(f"{path.name} cannot be read: {error}") from error
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise BadFile(f"{path.name}: {name} is not finite")
     floats = {name: array.astype(precision) for name, array in arrays.items() if name[:3] == "in/" and array.dtype.kind == "f"}
     return Recorded(arrays | floats)
 

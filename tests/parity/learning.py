@@ -206,8 +206,8 @@ def meta_gradient(
 ) -> list[Line]:
     """The meta-gradient through each recorded number of updates; `opening` holds a warm optimiser state, if there is one.
 
-    `noise` is how far the recorded float32 outer losses are from the recorded float64 ones: they are differences of nearly
-    equal numbers, and two float32 computations of them may differ by twice that.
+    `noise` is how far the recorded float32 outer losses are from the recorded float64 ones, their noise floor: they are
+    differences of nearly equal numbers.
     """
     names = arrays.under(data, "in/params/")
     agent = arrays.agent(names, data["in/train/observations"].shape[3:], rule.sizes)
@@ -225,7 +225,7 @@ def meta_gradient(
     if not (precision == "float64" and opening is not None):
         groups += ["rule state", "parameters"]
     lines = judged(case, [*groups, *(["moments"] if precision == "float32" else [])], precision)
-    lines["outer loss"].tolerance = max(lines["outer loss"].tolerance, 2 * noise)
+    lines["outer loss"].tolerance = max(lines["outer loss"].tolerance, noise)
     if precision == "float32" and opening is None:
         # With a fresh Adam the derivative of its first step is 1 / (|g| + 1e-8): rounding decides the float32 gradient.
         del lines["gradient of the rule"]

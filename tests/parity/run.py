@@ -52,7 +52,7 @@ def lines_of(folder: Path, rule: RuleFile, precision: str, cases: list[str] | No
         return arrays.read(folder / f"{FILES[case]}.npz")
 
     def part(case: str, name: str) -> Line:
-        return Line(f"{case} {name}", precision, tolerance_of(floors, case))
+        return Line(f"{case} {name}", precision, tolerance_of(floors, case, precision))
 
     def case_1() -> list[Line]:
         lines = [part("1", "meta-network"), part("1", "meta-network: gradients")]
@@ -89,4 +89,9 @@ def lines_of(folder: Path, rule: RuleFile, precision: str, cases: list[str] | No
         try:
             yield from check()
         except FileNotFoundError as error:
-            yield Line(f"{case}", precision, 0.0, problem=f"{Path(error.filename).name} is not in the folder")
+            yield Line(case, precision, 0.0, problem=f"{Path(error.filename).name} is not in the folder")
+        except arrays.BadFile as error:
+            yield Line(case, precision, 0.0, problem=str(error))
+        except Exception as error:  # arrays that do not fit together fail wherever they first meet: the other cases go on
+            what = " ".join(str(error).split())[:160]
+            yield Line(case, precision, 0.0, problem=f"cannot be computed from these arrays: {type(error).__name__}: {what}")

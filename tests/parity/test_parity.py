@@ -1,12 +1,15 @@
 """The parity command in the test suite: all parts in both precisions, and the meta-gradient in the one that decides it."""
 
 import os
+import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from tests.parity.compare import Line, Recorded, noise_floors
+from tests.parity.compare import Line, Recorded, noise_floors, tolerance_of
+from tests.parity.doubled import double
 from tests.shared import ROOT, golden_folder, weights
 
 PARTS = ["1", "2", "3", "4", "5", "6"]
@@ -17,7 +20,7 @@ QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passe
 def run(folder, precision, *cases):
     command = [sys.executable, "-m", "tests.parity", str(folder), "--weights", str(weights()), "--precision", precision]
     environment = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICKLY}"}
-    command = [*command, "--cases", *cases]
+    command = [*command, *(["--cases", *cases] if cases else [])]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -39,10 +42,47 @@ def test_the_meta_gradient_equals_the_reference(precision):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_a_missing_file_fails(tmp_path):
-    result = run(tmp_path, "float32", "4")
+def test_other_sizes_equal_the_reference(tmp_path):
+    if not golden_folder().is_dir():
+        pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
+    double(golden_folder(), tmp_path, ["1_meta_net", "3_agent_loss", "5_agent_net", "6_learner_step"])
+    result = run(tmp_path, "float64", "1", "3", "5", "6")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("  pass  ") == 8
+
+
+def corrupt(path, change):
+    with np.load(golden_folder() / path.name) as data:
+        arrays = dict(data)
+    change(arrays)
+    np.savez(path, **arrays)
+
+
+def cut_in_half(path):
+    path.write_bytes((golden_folder() / path.name).read_bytes()[: path.stat().st_size // 2])
+
+
+def test_what_is_wrong_with_a_folder_is_one_line_each(tmp_path):
+    """Each bad file fails its own case with its reason, and the cases that need none of them still run."""
+    if not golden_folder().is_dir():
+        pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
+    corrupt(tmp_path / "5_agent_net.npz", lambda data: data.update({"in/obs": data["in/obs"][:, :-1]}))
+    corrupt(tmp_path / "2_value_utils.npz", lambda data: data.update({"in/td": data["in/td"] * np.nan}))
+    corrupt(tmp_path / "4_optimizer.npz", lambda data: data.pop("in/learning_rate"))
+    shutil.copy(golden_folder() / "1_meta_net.npz", tmp_path)
+    cut_in_half(tmp_path / "1_meta_net.npz")
+    result = run(tmp_path, "float32")
     assert result.returncode == 1
-    assert "4_optimizer.npz is not in the folder" in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
+    lines = {line.split()[0]: line for line in result.stdout.splitlines() if " float32 " in line}
+    assert list(lines) == ["1", "2", "3", "4", "5", "6", "7", "7w"]
+    assert all("FAIL" in line for line in lines.values())
+    assert "1_meta_net.npz cannot be read" in lines["1"]
+    assert "2_value_utils.npz: in/td is not finite" in lines["2"]
+    assert "3_agent_loss.npz is not in the folder" in lines["3"]
+    assert "in/learning_rate is not in the file" in lines["4"]
+    assert "cannot be computed from these arrays" in lines["5"]
+    assert "6_learner_step.npz is not in the folder" in lines["6"]
 
 
 def test_a_difference_fails_and_so_does_an_overlooked_array():
@@ -65,6 +105,10 @@ def test_a_difference_fails_and_so_does_an_overlooked_array():
 
 
 def test_noise_floors_come_from_the_folder(tmp_path):
-    assert noise_floors(tmp_path)["1"] == 3.73e-5
+    assert noise_floors(tmp_path)["1"] == pytest.approx(3.735e-5), "3.73e-05 is printed for anything up to here"
     (tmp_path / "README.md").write_text("| case | a | b | c |\n|---|---|---|---|\n| 1 | 0.00e+00 | 3.08e-03 | 5.00e-05 | `x` |\n")
-    assert noise_floors(tmp_path)["1"] == 5e-5
+    floors = noise_floors(tmp_path)
+    assert floors["1"] == pytest.approx(5.005e-5)
+    assert tolerance_of(floors, "1", "float64") == pytest.approx(5.005e-5)
+    assert tolerance_of(floors, "1", "float32") == pytest.approx(5.005e-5 + 2**-24)
+    assert tolerance_of(floors, "5", "float64") == pytest.approx(1e-5)
