@@ -26,20 +26,26 @@ class Entry(NamedTuple):
 
     where: str
     summary: str
+    steps: int = 500_000  # of the environment, in which it shows on Catch what it can do
 
 
+DISCOVERED = 250_000  # an update by a meta-network costs as much as hundreds of a hand-designed rule's
 RULES = {
     "policy_gradient": Entry("rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"),
     "actor_critic": Entry("rulax.rules.actor_critic:actor_critic", "Actor-critic with V-trace (Espeholt et al. 2018)"),
     "ppo": Entry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
     "ppo_targets": Entry("rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"),
     "q_learning": Entry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
-    "disco": Entry("rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)"),
-    "disco103": Entry("rulax.rules.pretrained:disco103", "The discovered rule of Nature 648, with its published weights"),
+    "disco": Entry(
+        "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
+    ),
+    "disco103": Entry(
+        "rulax.rules.pretrained:disco103", "The discovered rule of Nature 648, with its published weights", DISCOVERED
+    ),
 }
 FILE_ENDINGS = (".safetensors", ".npz")
 FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
-FROM_FILE = Entry("rulax.rules.pretrained:rule_from_file", "A rule in a file")
+FROM_FILE = Entry("rulax.rules.pretrained:rule_from_file", "A rule in a file", DISCOVERED)
 
 
 class UnknownRule(ValueError):
@@ -52,6 +58,11 @@ class UnknownRule(ValueError):
 def list_rules() -> dict[str, str]:
     """Every rule's name and one line about it."""
     return {name: entry.summary for name, entry in RULES.items()}
+
+
+def recommended_steps(name: str) -> int:
+    """How long to train with a rule, or the rule in a file, if nobody says otherwise."""
+    return (FROM_FILE if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", ""))).steps
 
 
 def is_installed(name: str) -> bool:

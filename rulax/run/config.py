@@ -33,7 +33,7 @@ class TrainConfig:
     rule: str = setting(DEFAULT_RULE, "what to train", metavar="NAME")
     """Update rule; `rulax rules` lists them all."""
     steps: int = setting(500_000, "what to train")
-    """Environment steps per seed; 200k, 1e6 and 1_000_000 are understood."""
+    """Environment steps per seed; 200k, 1e6 and 1_000_000 are understood [default: what the rule recommends]."""
     seeds: int = setting(1, "what to train")
     """Agents trained side by side, each with its own randomness."""
     seed: int = setting(0, "what to train")
@@ -152,10 +152,17 @@ def build(cls: type, values: Mapping[str, Any]) -> Any:
     """A configuration from the values a user gave and the preset they named, if any."""
     given = read_values(cls, values)
     if given.get("preset"):
-        preset = read_values(cls, load_preset(given["preset"]), f"preset {given['preset']}")
+        # One preset serves every command: what only another command understands is left to it.
+        others = known_keys(TrainConfig).keys() - known_keys(cls).keys()
+        settings = {name: value for name, value in load_preset(given["preset"]).items() if name not in others}
+        preset = read_values(cls, settings, f"preset {given['preset']}")
         if "preset" in preset or "resume" in preset:
             raise UserError(f"preset {given['preset']}: a preset cannot name another preset or a run to resume")
         given = merge(preset, given)
+    if cls is TrainConfig and "steps" not in given:
+        from rulax.rules.registry import recommended_steps  # here, because most commands do not ask
+
+        given["steps"] = recommended_steps(given.get("rule", DEFAULT_RULE))
     overrides = {name: value for name, value in given.items() if name in settings_keys()}
     own = {name: value for name, value in given.items() if name not in overrides}
     return cls(**own, overrides=overrides) if "overrides" in field_types(cls) else cls(**own)
@@ -172,8 +179,10 @@ def merge(preset: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def preset_names() -> dict[str, str]:
-    """The presets that come with the package, each with the first line of its file."""
-    return {path.stem: path.open().readline().lstrip("# ").strip() for path in sorted(PRESETS.glob("*.yaml"))}
+    """The presets that come with the package, each with the first line of its file; a folder's go by `folder/name`."""
+    paths = sorted(PRESETS.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+    names = {path: path.relative_to(PRESETS).with_suffix("").as_posix() for path in paths}
+    return {name: path.read_text().partition("\n")[0].lstrip("# ").strip() for path, name in names.items()}
 
 
 def load_preset(name: str) -> dict[str, Any]:

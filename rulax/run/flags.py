@@ -84,7 +84,8 @@ def flag_name(name: str) -> str:
 def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: bool) -> None:
     """One field as one flag."""
     hint, text = field_types(cls)[field.name], field_docs(cls)[field.name].replace("%", "%%")
-    if show_default and field.default is not dataclasses.MISSING and field.default not in ("", None) and hint is not bool:
+    own = "[default:" in text or hint is bool  # says it in words
+    if show_default and not own and field.default is not dataclasses.MISSING and field.default not in ("", None):
         text = f"{text.rstrip('.')} [default: {field.default}]."
     text = text.replace("].", "]")
     options: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS}

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from rulax.run.config import TrainConfig, build, known_keys, load_preset, preset_names
+from rulax.rules.registry import recommended_steps
+from rulax.run.config import DEFAULT_RULE, BenchTrainConfig, TrainConfig, build, known_keys, load_preset, preset_names
 from rulax.run.errors import UserError, nearest
 from rulax.run.fields import convert, field_docs
 from rulax.run.flags import flag_name, make_parser, parse
@@ -80,7 +81,17 @@ def test_an_earlier_run_is_a_preset(tmp_path) -> None:
 def test_presets_of_the_package_are_valid() -> None:
     for name, summary in preset_names().items():
         assert summary
-        check_train(build(TrainConfig, {"preset": name}))
+        check_train(build(TrainConfig, {"preset": name, "env": "catch"}))
+        build(BenchTrainConfig, {"preset": name})
+    assert {"demo", "reference-catch", "paper/atari"} <= set(preset_names())
+
+
+def test_a_rule_says_how_long_to_train() -> None:
+    assert build(TrainConfig, {"env": "catch"}).steps == recommended_steps(DEFAULT_RULE)
+    shorter = build(TrainConfig, {"env": "catch", "rule": "disco103"}).steps
+    assert shorter == build(TrainConfig, {"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps(DEFAULT_RULE)
+    assert build(TrainConfig, {"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
+    assert build(TrainConfig, {"env": "catch", "preset": "paper/atari"}).steps == 200_000_000
 
 
 @pytest.mark.parametrize(
