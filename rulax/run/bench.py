@@ -94,9 +94,10 @@ def widen(environment: Any, actions: int) -> Any:
 
 def against_reference(config: BenchTrainConfig, recipe: Any, environment: Any, cpu: float, memory: float) -> dict[str, float]:
     """How this compares with DeepMind's reference, where the setting is the one that was recorded; else nothing."""
-    from rulax.rules import disco
-
-    same = (recipe.learning, recipe.network) == (disco.LEARNING, disco.NETWORK) and config.rule in ("disco", "disco103")
+    if config.rule not in ("disco", "disco103"):
+        return {}
+    recorded = make_recipe(config.rule, {}, build(BenchTrainConfig, {"preset": "reference-catch"}).overrides)
+    same = (recipe.learning, recipe.network) == (recorded.learning, recorded.network)
     if not same or config.rule_options or (config.env or "catch") != "catch" or environment.observation.shape[:2] != (8, 8):
         return {}
     reference = reference_cpu_seconds(environment.num_actions)

@@ -20,8 +20,11 @@ from safetensors.numpy import load_file
 import rulax
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import MoreActions
+from rulax.run.bench import against_reference
 from rulax.run.cli import main
+from rulax.run.config import BenchTrainConfig, build
 from rulax.run.log import read_rows
+from rulax.run.setup import make_recipe
 from rulax.run.yardsticks import reference_cpu_seconds, reference_flops
 
 SMALL = ["--streams", "4", "--unroll", "4", "--hidden", "8"]
@@ -154,6 +157,14 @@ def test_more_actions_do_what_the_last_one_does() -> None:
     for action, same in ((0, 0), (1, 1), (2, 2), (3, 2), (17, 2)):
         got, expected = (w.step(w.default_task(), world, jnp.int32(a), key) for w, a in ((wide, action), (catch, same)))
         jax.tree.map(np.testing.assert_array_equal, got, expected)
+
+
+def test_only_the_recorded_setting_is_compared_with_the_reference() -> None:
+    catch = Catch(rows=8, columns=8)
+    config = build(BenchTrainConfig, {"rule": "disco", "preset": "reference-catch"})
+    recipe = make_recipe("disco", {}, config.overrides)
+    assert against_reference(config, recipe, catch, 0.57, 1.0)["times_reference_speed"] == 1
+    assert against_reference(config, make_recipe("disco", {}, {}), catch, 0.57, 1.0) == {}, "as recommended, it is smaller"
 
 
 def test_the_reference_is_counted_as_recorded_and_grows_with_the_actions() -> None:
