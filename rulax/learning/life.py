@@ -96,15 +96,20 @@ def store(life: Life, experience: Experience) -> Life:
     return life._replace(replay=ring.add(life.replay, experience)) if life.replay else life
 
 
+def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
+    """What the next update learns from: fresh and replayed experience in the configured mix."""
+    batch = batch_size(learning)
+    if not life.replay and batch == learning.streams:
+        return fresh
+    return ring.mix(life.replay or None, fresh, batch, learning.replay, key)
+
+
 def study(
     learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
     """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
     key_mix, key_update = jax.random.split(key)
-    batch = batch_size(learning)
-    experience = fresh
-    if life.replay or batch != learning.streams:
-        experience = ring.mix(life.replay or None, fresh, batch, learning.replay, key_mix)
+    experience = draw(learning, life, fresh, key_mix)
     state, metrics = update(learner, rule_params, life.learner, experience, key_update)
     bad = ~jnp.isfinite(metrics["gradient_norm"])
     return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}

@@ -13,9 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.ad_checkpoint import checkpoint_name
 
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, LearnerState, Metrics, Predictions, PyTree, now
+
+INNER_GRADIENT = "inner gradient"  # by this name discovery/memory.py can keep it and forget the rest
 
 
 class Learner(NamedTuple):
@@ -26,6 +29,7 @@ class Learner(NamedTuple):
     epochs: int = 1
     minibatches: int = 1
     slow_decay: float = 0.9
+    gradient: Callable | None = None  # another way to compute `gradient`; discovery/memory.py has one that stores less
 
 
 class Reading(NamedTuple):
@@ -34,6 +38,7 @@ class Reading(NamedTuple):
     taken: Predictions  # [T, B, ...]
     pull_back: Callable[[Predictions], tuple[PyTree]]
     embedding: Array  # [T+1, B, D]
+    params: PyTree
 
 
 def start_life(learner: Learner, params: PyTree, key: Array) -> LearnerState:
@@ -52,7 +57,8 @@ def update(
     targets, rule_state, metrics = learner.rule.targets(rule_params, state.rule_state, batch)
     mixed = jax.tree.map(lambda old, new: learner.slow_decay * old + (1 - learner.slow_decay) * new, state.slow, state.params)
     if learner.epochs * learner.minibatches == 1:
-        grads, loss_metrics = gradient(learner.rule, reading, targets, experience)
+        grads, loss_metrics = (learner.gradient or gradient)(learner.rule, reading, targets, experience)
+        grads = checkpoint_name(grads, INNER_GRADIENT)
         params, optimiser_state = step(learner, state.params, state.optimiser_state, grads)
     else:
         params, optimiser_state, loss_metrics = passes(learner, state, targets, experience, key)
@@ -62,28 +68,30 @@ def update(
 
 def read(params: PyTree, experience: Experience) -> Reading:
     """Read the experience once, keeping the way back."""
+    taken, pull_back, embedding = jax.vjp(lambda params: taken_and_embedding(params, experience), params, has_aux=True)
+    return Reading(taken, pull_back, embedding, params)
 
-    def taken_and_embedding(params: PyTree) -> tuple[Predictions, Array]:
-        embedding = params.embed(experience)
-        return params.predict_taken(now(embedding), experience.action), embedding
 
-    taken, pull_back, embedding = jax.vjp(taken_and_embedding, params, has_aux=True)
-    return Reading(taken, pull_back, embedding)
+def taken_and_embedding(params: PyTree, experience: Experience) -> tuple[Predictions, Array]:
+    """The predictions that the loss touches, and what they are read from."""
+    embedding = params.embed(experience)
+    return params.predict_taken(now(embedding), experience.action), embedding
 
 
 def gradient(rule: UpdateRule, reading: Reading, targets: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
     """Gradient of the mean loss over valid steps: first with respect to the taken predictions, then pulled back."""
-
-    def mean_loss(taken: Predictions) -> tuple[Array, Metrics]:
-        loss, metrics = rule.loss(taken, targets, experience)
-        # A choice, not a product: an invalid step may hold anything, even a NaN.
-        total = jnp.sum(jnp.where(experience.valid, loss, 0))
-        mean = total / (jnp.sum(experience.valid).astype(loss.dtype) + 1e-8)
-        return mean, metrics | {"loss": mean}
-
-    slopes, metrics = jax.grad(mean_loss, has_aux=True)(reading.taken)
+    slopes, metrics = jax.grad(mean_loss, has_aux=True)(reading.taken, rule, targets, experience)
     (grads,) = reading.pull_back(slopes)
     return grads, metrics | {"gradient_norm": optax.global_norm(grads)}
+
+
+def mean_loss(taken: Predictions, rule: UpdateRule, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+    """The rule's loss, averaged over valid steps."""
+    loss, metrics = rule.loss(taken, targets, experience)
+    # A choice, not a product: an invalid step may hold anything, even a NaN.
+    total = jnp.sum(jnp.where(experience.valid, loss, 0))
+    mean = total / (jnp.sum(experience.valid).astype(loss.dtype) + 1e-8)
+    return mean, metrics | {"loss": mean}
 
 
 def step(learner: Learner, params: PyTree, optimiser_state: PyTree, grads: PyTree) -> tuple[PyTree, PyTree]:

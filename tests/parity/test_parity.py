@@ -51,6 +51,18 @@ def test_other_sizes_equal_the_reference(tmp_path):
     assert result.stdout.count("  pass  ") == 8
 
 
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_no_size_is_taken_for_granted(precision, tmp_path_factory):
+    """Other numbers of actions, steps and streams, and other networks; the results are our own, see recording.py."""
+    folder = tmp_path_factory.getbasetemp() / "recorded"
+    if not folder.exists():
+        command = [sys.executable, "-m", "tests.parity.recording", str(folder), "--weights", str(weights())]
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"XLA_FLAGS": QUICKLY}, check=True)
+    result = run(folder, precision, "1", "3", "5", "6")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("  pass  ") == (9 if precision == "float32" else 8)
+
+
 def corrupt(path, change):
     with np.load(golden_folder() / path.name) as data:
         arrays = dict(data)

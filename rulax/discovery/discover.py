@@ -1,0 +1,124 @@
+"""Discovery as something that can be driven: `init`, then `advance` meta-step by meta-step. `rulax discover` drives it.
+
+Everything that changes is in `MetaState`, a tree of arrays: saved and restored, it goes on as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rulax.discovery.memory import STRATEGIES
+from rulax.discovery.meta_optimiser import make_meta_optimiser
+from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
+from rulax.discovery.population import Family, Member, populate, refresh
+from rulax.learning.train import COMPILE_FAST
+from rulax.types import Array, PyTree
+
+
+class Plan(NamedTuple):
+    """How one family's meta-gradient is computed."""
+
+    strategy: str
+    at_once: int  # agents differentiated at the same time; 0 means all
+
+
+class Discoverer:
+    """Discovers one rule in several families of worlds. All families share the rule and the number of agents."""
+
+    def __init__(self, families: Sequence[Family], total_steps: int):
+        self.families = tuple(families)
+        self.settings = families[0].settings
+        self.total_steps = total_steps
+        self.optimiser = make_meta_optimiser(self.settings, total_steps)
+        self.plans = {family.name: self._first_plan() for family in families}
+        self._programs: list[Programs] | None = None
+        self._optimise = jax.jit(optimise(self.optimiser), compiler_options=COMPILE_FAST)
+
+    def _first_plan(self) -> Plan:
+        known = self.settings.memory if self.settings.memory != "auto" else "remat"
+        return Plan(known, self.settings.agents_at_once)
+
+    # -- state ----------------------------------------------------------------------------------------------------------
+
+    def init(self, key: Array, meta_params: PyTree = None) -> MetaState:
+        """A newborn population, and a rule: a random one, or the one that is given."""
+        return jax.jit(self._newborn, compiler_options=COMPILE_FAST)(key, meta_params)
+
+    def _newborn(self, key: Array, meta_params: PyTree = None) -> MetaState:
+        key_rule, *keys = jax.random.split(key, 1 + len(self.families))
+        if meta_params is None:
+            meta_params = self.families[0].recipe.rule.init(key_rule)
+        members = tuple(populate(family, k) for family, k in zip(self.families, keys, strict=True))
+        agents = self.settings.agents * len(self.families)
+        return MetaState(meta_params, self.optimiser.init(meta_params, agents), members, jnp.zeros((), jnp.int32))
+
+    def skeleton(self) -> PyTree:
+        """Shapes and dtypes of the state, without making one."""
+        return jax.eval_shape(self._newborn, jax.random.key(0))
+
+    def done(self, state: MetaState) -> bool:
+        """Whether the budget is spent."""
+        return int(state.steps) >= self.total_steps
+
+    # -- memory ---------------------------------------------------------------------------------------------------------
+
+    def predict(self, family: Family, plan: Plan) -> int:
+        """Bytes that the compiler will need for the temporary arrays of one family's meta-gradient."""
+        return self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis().temp_size_in_bytes
+
+    def predict_all(self) -> dict[str, dict[str, int]]:
+        """Those bytes for every family and strategy."""
+        at_once = self.settings.agents_at_once
+        return {f.name: {s: self.predict(f, Plan(s, at_once)) for s in STRATEGIES} for f in self.families}
+
+    def choose(self, limit: float, predicted: dict[str, dict[str, int]]) -> dict[str, Plan]:
+        """Per family the fastest strategy that fits into `limit` bytes; if none does, the smallest with fewer agents at once."""
+        for family in self.families:
+            bytes_of, at_once = predicted[family.name], self.settings.agents_at_once
+            fitting = [strategy for strategy in STRATEGIES if bytes_of[strategy] <= limit]
+            smallest = min(STRATEGIES, key=lambda strategy: bytes_of[strategy])
+            plan = Plan(fitting[0] if fitting else smallest, at_once)
+            agents = at_once or self.settings.agents
+            while not fitting and agents > 1:
+                agents = agents // 2
+                plan = Plan(smallest, agents)
+                if self.predict(family, plan) <= limit:
+                    break
+            self.plans[family.name] = plan
+        return self.plans
+
+    # -- compiled parts ---------------------------------------------------------------------------------------------------
+
+    def _lower(self, family: Family, plan: Plan) -> Any:
+        function = estimate(family, rule_problem(family, plan.strategy), plan.at_once)
+        state = self.skeleton()
+        return jax.jit(function, donate_argnums=1).lower(state.meta_params, state.members[self.families.index(family)])
+
+    def compile(self, report: Callable[[str], None] = lambda text: None) -> list[Programs]:
+        """Compile all families' programs, each once."""
+        if self._programs is None:
+            programs = []
+            for number, family in enumerate(self.families):
+                report(f"compiling {family.name} ({number + 1} of {len(self.families)})")
+                renew = jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST)
+                compiled = self._lower(family, self.plans[family.name]).compile()
+                programs.append(Programs(functools.partial(refresh_if_due, renew), compiled))
+            self._programs = programs
+        return self._programs
+
+    def advance(self, state: MetaState) -> tuple[MetaState, dict[str, Any]]:
+        """One meta-step: the next state (the old one is consumed), and metrics by family, [A] each, and under "" the rest."""
+        state, metrics = jax.block_until_ready(meta_step(self.compile(), self._optimise, state))
+        named = dict(zip([*(family.name for family in self.families), ""], metrics, strict=True))
+        return state, jax.tree.map(np.asarray, named)
+
+
+def refresh_if_due(renew: Callable[[Member], Member], members: Member) -> Member:
+    """Births are rare and their program is slow: look first whether any life is over."""
+    return renew(members) if bool(np.any(np.asarray(members.age) >= np.asarray(members.budget))) else members

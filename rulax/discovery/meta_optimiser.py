@@ -1,0 +1,80 @@
+"""From the agents' gradients to the next rule: one Adam per agent and then the mean of their steps, or one Adam on the mean.
+
+An agent whose gradient is not a number is left out: of the mean, and of its own Adam's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from rulax.discovery.settings import Discovery
+from rulax.envs.wrappers import select
+from rulax.learning.optimisers import learning_rate
+from rulax.settings import Learning
+from rulax.types import Array, Metrics, PyTree
+
+
+class MetaOptimiser(NamedTuple):
+    """A pair of pure functions over the gradients [A, ...] of all agents."""
+
+    init: Callable[[PyTree, int], PyTree]  # (meta_params, number of agents) -> state
+    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]  # (meta_params, state, grads [A]) -> ...
+
+
+class OptimiserState(NamedTuple):
+    """Memories of Adam (one, or one per agent) and the number of meta-steps, which sets the learning rate."""
+
+    adam: PyTree
+    count: Array  # type: ignore[assignment]  # [] int32
+
+
+def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
+    """The one that the settings ask for."""
+    parts = [optax.clip_by_global_norm(settings.meta_clip)] if settings.meta_clip else []
+    transform = optax.chain(*parts, optax.scale_by_adam())
+    rate = learning_rate(Learning(learning_rate=settings.meta_learning_rate, schedule=settings.meta_schedule), total_steps)
+    per_agent = settings.meta_optimiser == "per_agent"
+
+    def init(meta_params: PyTree, agents: int) -> OptimiserState:
+        adam = transform.init(meta_params)
+        if per_agent:
+            adam = jax.tree.map(lambda x: jnp.broadcast_to(x, (agents, *x.shape)) + jnp.zeros_like(x), adam)
+        return OptimiserState(adam, jnp.zeros((), jnp.int32))
+
+    def step(meta_params: PyTree, state: OptimiserState, grads: PyTree) -> tuple[PyTree, OptimiserState, Metrics]:
+        norms = jax.vmap(optax.global_norm)(grads)
+        good = jnp.isfinite(norms)
+        if per_agent:
+            directions, adam = jax.vmap(transform.update)(grads, state.adam)
+            adam = jax.vmap(select)(good, adam, state.adam)
+            direction = mean_of_good(directions, good)
+        else:
+            direction, adam = transform.update(mean_of_good(grads, good), state.adam)
+            adam = select(jnp.any(good), adam, state.adam)
+            direction = jax.tree.map(lambda d: jnp.where(jnp.any(good), d, 0), direction)
+        size = rate(state.count) if callable(rate) else rate
+        change = jax.tree.map(lambda d: -size * d, direction)
+        metrics = {
+            "meta_gradient_norm": jnp.sum(jnp.where(good, norms, 0)) / jnp.maximum(jnp.sum(good), 1),
+            "meta_update_norm": optax.global_norm(change),
+            "bad_agents": jnp.sum(~good),
+        }
+        return optax.apply_updates(meta_params, change), OptimiserState(adam, state.count + 1), metrics
+
+    return MetaOptimiser(init, step)
+
+
+def mean_of_good(values: PyTree, good: Array) -> PyTree:
+    """Mean over the agents [A] that are good; 0 if none is."""
+    number = jnp.maximum(jnp.sum(good), 1)
+
+    def mean(x: Array) -> Array:
+        chosen = good.reshape(-1, *(1,) * (x.ndim - 1))
+        return jnp.sum(jnp.where(chosen, x, 0), 0) / number.astype(x.dtype)
+
+    return jax.tree.map(mean, values)

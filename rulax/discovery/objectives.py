@@ -1,0 +1,57 @@
+"""What a window is judged by, as a function to differentiate: `(update, rule_params, member, window) -> loss, metrics`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+
+from rulax.discovery.memory import Update
+from rulax.discovery.outer_loss import look, now_taken, outer_loss, policy_gradient
+from rulax.discovery.population import Family, Member
+from rulax.discovery.window import Window, live
+from rulax.rules.values import kl, masked_mean
+from rulax.types import Array, Metrics, PyTree
+
+Objective = Callable[[Update, PyTree, Member, Window], tuple[Array, Metrics]]
+
+
+def by_policy_gradient(family: Family) -> Objective:
+    """The paper's: the policy gradient on validation experience, with regularisers."""
+
+    def judge(update: Update, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
+        del update, rule_params, member
+        return outer_loss(family.settings, window.agent, window.validation, window.advantage, window.penalties)
+
+    return judge
+
+
+def by_bootstrap(family: Family) -> Objective:
+    """Bootstrapped meta-gradients (Flennerhag et al. 2022): be now what you would be a few updates later.
+
+    The target is the agent after further updates by its own rule and one step along the policy gradient; the loss is
+    KL(target policy || policy) on validation experience, with the same regularisers. Nothing is differentiated through the
+    further updates, so the horizon grows and the memory does not.
+    """
+    settings = family.settings
+    further = dataclasses.replace(family, settings=dataclasses.replace(settings, window=settings.bootstrap_updates))
+
+    def judge(update: Update, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
+        data = jax.lax.stop_gradient((rule_params, member))  # the target is not to be moved
+        later = live(further, update, *data)[0].life.learner.params
+
+        def loss(agent: PyTree) -> Array:
+            return policy_gradient(now_taken(look(agent, window.validation)), window.validation, window.advantage)
+
+        ahead = jax.tree.map(lambda p, g: p - settings.bootstrap_rate * g, later, jax.grad(loss)(later))
+        wanted = jax.lax.stop_gradient(now_taken(look(ahead, window.validation))["policy"])
+        reached = now_taken(look(window.agent, window.validation))["policy"]
+        distance = masked_mean(kl(wanted, reached), window.validation.valid)
+        _, parts = outer_loss(settings, window.agent, window.validation, window.advantage, window.penalties)
+        return distance + parts["regulariser"], parts | {"bootstrap_distance": distance}
+
+    return judge
+
+
+OBJECTIVES = {"policy_gradient": by_policy_gradient, "bootstrap": by_bootstrap}

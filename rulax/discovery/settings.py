@@ -1,0 +1,62 @@
+"""Numbers that say how a rule is discovered. No JAX here: the command line builds its flags from these fields."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """The outer loop. Defaults are the paper's (Oh et al. 2025, Methods) where it states a number and two cores can bear it."""
+
+    agents: int = 2
+    """Agents per environment, each with its own life."""
+    window: int = 20
+    """Agent updates through which one meta-gradient reaches (N)."""
+    validation_unroll: int = 32
+    """Steps per stream of the experience by which a window is judged."""
+    lifetimes: tuple[int, ...] = (100, 200, 400)
+    """Lengths of life in updates; one is drawn at birth with probability inversely proportional to it."""
+    estimator: Literal["backprop", "first_order", "evolution"] = "backprop"
+    """How the meta-gradient is estimated."""
+    objective: Literal["policy_gradient", "bootstrap"] = "policy_gradient"
+    """What a window is judged by: the policy gradient on validation experience, or the distance to its own continuation."""
+    memory: Literal["auto", "plain", "remat", "mixed", "both"] = "auto"
+    """What backprop stores: all, or per update only the agent and its gradient (remat), or no inner backward pass (mixed)."""
+    agents_at_once: int = 0
+    """Agents of one environment that are differentiated at the same time; 0 means all, or what fits if memory is auto."""
+    meta_optimiser: Literal["per_agent", "mean"] = "per_agent"
+    """One Adam per agent and then the mean of their steps, or one Adam on the mean gradient."""
+    meta_learning_rate: float = 1e-3
+    """Step size of the rule's parameters."""
+    meta_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How that step size falls to zero over the run."""
+    meta_clip: float = 1.0
+    """Largest norm of a meta-gradient; 0 means no limit."""
+    policy_entropy_cost: float = 1e-2
+    """Reward for the entropy of the policy, in the outer loss."""
+    prediction_entropy_cost: float = 1e-3
+    """Reward for the entropy of y and of z."""
+    target_kl_cost: float = 1e-2
+    """Penalty on KL(slow policy || policy target), which keeps targets near."""
+    target_mean_cost: float = 1e-3
+    """Penalty on the squared mean of each target's logits, which keeps them from drifting."""
+    critic_hidden: tuple[int, ...] = (256, 256)
+    """Widths of the critic, which discovery alone uses."""
+    critic_learning_rate: float = 3e-4
+    """Its step size."""
+    critic_discount: float = 0.997
+    """Its discount."""
+    critic_trace: float = 0.95
+    """Lambda of its V-trace targets."""
+    critic_learns_from: Literal["updates", "validation"] = "updates"
+    """The fresh experience of every update, or that of validation alone."""
+    pairs: int = 4
+    """Evolution: antithetic pairs per agent and meta-step."""
+    noise: float = 0.02
+    """Evolution: deviation of the noise on the rule's parameters."""
+    bootstrap_updates: int = 5
+    """Bootstrap objective: how many updates further its target is."""
+    bootstrap_rate: float = 1e-3
+    """Bootstrap objective: step size of the last one, which follows the policy gradient."""
