@@ -16,6 +16,7 @@ from rulax.settings import Learning, Network
 
 DEFAULT_RULE = "actor_critic"
 PRESETS = Path(__file__).parent / "presets"
+SUITES = "discover"  # the folder of presets that only `rulax discover` understands
 SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
 
 
@@ -64,7 +65,7 @@ class TrainConfig:
     """Precision of matrix products."""
     quiet: bool = setting(False, "run")
     """Show no progress and no table; print only the run folder."""
-    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": True})
+    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": SETTINGS})
     """Fields of Learning and Network that differ from what the rule recommends."""
 
 
@@ -96,7 +97,7 @@ class BenchTrainConfig:
     """Where to compute; auto takes an accelerator if there is one."""
     json: bool = setting(False, "run")
     """Print one JSON object instead of a table."""
-    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": True})
+    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": SETTINGS})
     """Fields of Learning and Network that differ from what the rule recommends."""
 
 
@@ -123,16 +124,17 @@ def known_keys(cls: type) -> dict[str, Any]:
     keys: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         if field.metadata.get("settings"):
-            for part in SETTINGS:
+            for part in field.metadata["settings"]:
                 keys.update(field_types(part))
         else:
             keys[field.name] = field_types(cls)[field.name]
     return keys
 
 
-def settings_keys() -> set[str]:
-    """The names of all fields of Learning and Network."""
-    return {field.name for part in SETTINGS for field in dataclasses.fields(part)}
+def settings_keys(cls: type) -> set[str]:
+    """The names that this command may override in dataclasses of settings, such as Learning and Network."""
+    parts = [part for field in dataclasses.fields(cls) for part in field.metadata.get("settings", ())]
+    return {field.name for part in parts for field in dataclasses.fields(part)}
 
 
 def read_values(cls: type, values: Mapping[str, Any], source: str = "") -> dict[str, Any]:
@@ -163,7 +165,12 @@ def build(cls: type, values: Mapping[str, Any]) -> Any:
         from rulax.rules.registry import recommended_steps  # here, because most commands do not ask
 
         given["steps"] = recommended_steps(given.get("rule", DEFAULT_RULE))
-    overrides = {name: value for name, value in given.items() if name in settings_keys()}
+    return assemble(cls, given)
+
+
+def assemble(cls: type, given: dict[str, Any]) -> Any:
+    """A configuration from checked values: the command's own fields, and what overrides settings."""
+    overrides = {name: value for name, value in given.items() if name in settings_keys(cls)}
     own = {name: value for name, value in given.items() if name not in overrides}
     return cls(**own, overrides=overrides) if "overrides" in field_types(cls) else cls(**own)
 
@@ -178,10 +185,15 @@ def merge(preset: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def preset_names() -> dict[str, str]:
-    """The presets that come with the package, each with the first line of its file; a folder's go by `folder/name`."""
-    paths = sorted(PRESETS.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
-    names = {path: path.relative_to(PRESETS).with_suffix("").as_posix() for path in paths}
+def preset_names(suites: bool = False) -> dict[str, str]:
+    """The presets that come with the package, each with the first line of its file; a folder's go by `folder/name`.
+
+    Those of `rulax discover` are called suites, and no other command's business.
+    """
+    root = PRESETS / SUITES if suites else PRESETS
+    paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+    names = {path: path.relative_to(root).with_suffix("").as_posix() for path in paths}
+    names = {path: name for path, name in names.items() if not name.startswith(f"{SUITES}/")}
     return {name: path.read_text().partition("\n")[0].lstrip("# ").strip() for path, name in names.items()}
 
 
@@ -207,5 +219,6 @@ def load_preset(name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"preset {name} must hold settings by name, such as `learning_rate: 1e-3`")
     if "versions" in values:
-        return {**values.get("settings", {}), **values.get("learning", {}), **values.get("network", {})}
+        parts = ("settings", "discovery", "learning", "network")
+        return {name: value for part in parts for name, value in values.get(part, {}).items()}
     return values

@@ -13,7 +13,7 @@ import sys
 import typing
 from typing import Any, Literal, NoReturn
 
-from rulax.run.config import SETTINGS, known_keys
+from rulax.run.config import known_keys
 from rulax.run.errors import UserError, nearest
 from rulax.run.fields import convert, field_docs, field_types
 
@@ -54,8 +54,9 @@ def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
     groups: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
         if field.metadata.get("settings"):
-            for part in SETTINGS:
-                heading = f"{part.__name__.lower()} (default: what the rule recommends)"
+            source = field.metadata.get("source", "the rule recommends")
+            for part in field.metadata["settings"]:
+                heading = f"{part.__name__.lower()} (default: what {source})"
                 for inner in dataclasses.fields(part):
                     add_flag(group(parser, groups, heading), inner, part, show_default=False)
         else:
@@ -85,7 +86,7 @@ def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: boo
     """One field as one flag."""
     hint, text = field_types(cls)[field.name], field_docs(cls)[field.name].replace("%", "%%")
     own = "[default:" in text or hint is bool  # says it in words
-    if show_default and not own and field.default is not dataclasses.MISSING and field.default not in ("", None):
+    if show_default and not own and field.default is not dataclasses.MISSING and field.default not in ("", None, ()):
         text = f"{text.rstrip('.')} [default: {field.default}]."
     text = text.replace("].", "]")
     options: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS}
@@ -100,7 +101,7 @@ def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: boo
     if origin is Literal:
         options["metavar"] = "{" + ",".join(map(str, typing.get_args(hint))) + "}"
     elif origin is tuple:
-        options |= {"nargs": "+", "metavar": METAVARS[typing.get_args(hint)[0]]}
+        options |= {"nargs": "+", "metavar": field.metadata.get("metavar", METAVARS[typing.get_args(hint)[0]])}
     elif origin is dict:
         options |= {"nargs": "+", "metavar": field.metadata["metavar"], "action": "extend"}
     else:

@@ -96,6 +96,8 @@ def number(value: Any) -> float | None:
 class RunLog:
     """All rows of a run, in memory and, if there is a folder, on disk."""
 
+    group = "train"  # what its curves stand under in TensorBoard
+
     def __init__(self, folder: Path | None, step: int = 0):
         self.rows: list[Row] = []
         self.folder = folder
@@ -120,7 +122,7 @@ class RunLog:
         for row in rows:
             for name, value in row.items():
                 if isinstance(value, (int, float)) and name != "step":
-                    self.events.add_scalar(f"train/{name}", value, row["step"])
+                    self.events.add_scalar(f"{self.group}/{name}", value, row["step"])
 
     def close(self) -> None:
         """Flush what is buffered."""

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 LINE_SECONDS = 10.0  # between plain lines
+
+
+class Shown(Protocol):
+    """What a bar shows: how far, of how much, and a few numbers."""
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def total(self) -> int: ...
+
+    def facts(self) -> list[str]: ...
 
 
 class Standing(NamedTuple):
@@ -17,6 +29,11 @@ class Standing(NamedTuple):
     steps_per_second: float  # of all seeds together; 0 while unknown
     mean_return: float | None
     seconds_left: float | None
+
+    def facts(self) -> list[str]:
+        """The numbers that matter, in the order of their importance."""
+        speed, left = f"{count(self.steps_per_second)} steps/s", f"{duration(self.seconds_left)} left"
+        return [f"return {shown_return(self.mean_return)}", speed, left]
 
 
 def count(number: float) -> str:
@@ -44,9 +61,12 @@ def shown_return(value: float | None) -> str:
 class Silent:
     """Shows nothing; also the interface of the other two."""
 
-    def start(self, title: str, standing: Standing) -> None: ...
+    def start(self, title: str, standing: Shown) -> None: ...
 
-    def update(self, standing: Standing) -> None: ...
+    def phase(self, text: str) -> None:
+        """Say what takes its time, such as compiling."""
+
+    def update(self, standing: Shown) -> None: ...
 
     def message(self, text: str) -> None: ...
 
@@ -59,18 +79,19 @@ class Lines(Silent):
     def __init__(self) -> None:
         self.last = 0.0
 
-    def start(self, title: str, standing: Standing) -> None:
+    def start(self, title: str, standing: Shown) -> None:
         self.message(f"{title}: compiling…")
         self.last = time.monotonic() - LINE_SECONDS + 1  # the first numbers soon, so that a log shows life
 
-    def update(self, standing: Standing) -> None:
+    def phase(self, text: str) -> None:
+        self.message(f"{text}…")
+
+    def update(self, standing: Shown) -> None:
         if time.monotonic() - self.last < LINE_SECONDS and standing.step < standing.total:
             return
         self.last = time.monotonic()
         percent = 100 * standing.step / standing.total
-        parts = [f"{percent:5.1f} %", f"step {standing.step:,}", f"return {shown_return(standing.mean_return)}"]
-        parts += [f"{count(standing.steps_per_second)} steps/s", f"{duration(standing.seconds_left)} left"]
-        self.message(" · ".join(parts))
+        self.message(" · ".join([f"{percent:5.1f} %", f"step {standing.step:,}", *standing.facts()]))
 
     def message(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -93,14 +114,18 @@ class Bar(Silent):
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
         self.task: Any = None
 
-    def start(self, title: str, standing: Standing) -> None:
+    def start(self, title: str, standing: Shown) -> None:
         self.title = title
         self.bar.start()
         self.task = self.bar.add_task(f"{title} [dim]compiling…", total=None, facts="")
 
-    def update(self, standing: Standing) -> None:
-        facts = f"return [bold]{shown_return(standing.mean_return)}[/] · {count(standing.steps_per_second)} steps/s"
-        facts += f" · {duration(standing.seconds_left)} left"
+    def phase(self, text: str) -> None:
+        self.bar.update(self.task, description=f"{self.title} [dim]{text}…")
+
+    def update(self, standing: Shown) -> None:
+        first, *others = standing.facts()
+        word, _, value = first.rpartition(" ")
+        facts = " · ".join([f"{word} [bold]{value}[/]", *others])
         self.bar.update(self.task, description=self.title, completed=standing.step, total=standing.total, facts=facts)
 
     def message(self, text: str) -> None:

@@ -22,6 +22,15 @@ AT_LEAST_ONE = (
     "core_size",
     "action_model",
     "action_hidden",
+    "agents",
+    "window",
+    "validation_unroll",
+    "lifetimes",
+    "critic_hidden",
+    "pairs",
+    "bootstrap_updates",
+    "evaluation_seeds",
+    "evaluation_updates",
 )
 AT_LEAST_ZERO = (
     "seed",
@@ -33,10 +42,28 @@ AT_LEAST_ZERO = (
     "clip_gradient",
     "clip_update",
     "weight_decay",
+    "agents_at_once",
+    "meta_clip",
+    "policy_entropy_cost",
+    "prediction_entropy_cost",
+    "target_kl_cost",
+    "target_mean_cost",
+    "evaluate_every",
+    "memory_limit",
+    "most_bad",
 )
-NOT_EMPTY = ("hidden", "channels")
-ABOVE_ZERO = ("checkpoint_minutes", "seconds", "learning_rate", "adam_eps")
-FRACTIONS = ("replay", "slow_decay")  # [0, 1]
+NOT_EMPTY = ("hidden", "channels", "lifetimes")
+ABOVE_ZERO = (
+    "checkpoint_minutes",
+    "seconds",
+    "learning_rate",
+    "adam_eps",
+    "meta_learning_rate",
+    "critic_learning_rate",
+    "noise",
+    "bootstrap_rate",
+)
+FRACTIONS = ("replay", "slow_decay", "critic_discount", "critic_trace")  # [0, 1]
 DECAYS = ("adam_b1", "adam_b2")  # [0, 1)
 LARGEST_SEED = 2**32 - 1
 
