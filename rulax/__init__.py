@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rulax.envs.registry import make
     from rulax.rules.registry import make_rule as rule
-    from rulax.run.api import Run, load, train
+    from rulax.run.api import Run, discover, load, train
     from rulax.run.errors import Interrupted, TrainingStopped, UserError
 
 __version__ = "0.1.0"
@@ -19,13 +19,14 @@ _PUBLIC = {
     "Run": ("rulax.run.api", "Run"),
     "TrainingStopped": ("rulax.run.errors", "TrainingStopped"),
     "UserError": ("rulax.run.errors", "UserError"),
+    "discover": ("rulax.run.api", "discover"),
     "load": ("rulax.run.api", "load"),
     "make": ("rulax.envs.registry", "make"),
     "rule": ("rulax.rules.registry", "make_rule"),
     "train": ("rulax.run.api", "train"),
 }
 
-__all__ = ["Interrupted", "Run", "TrainingStopped", "UserError", "__version__", "load", "make", "rule", "train"]
+__all__ = ["Interrupted", "Run", "TrainingStopped", "UserError", "__version__", "discover", "load", "make", "rule", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.discovery.bound import bound_of
 from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
@@ -38,6 +39,7 @@ class Discoverer:
         self.optimiser = make_meta_optimiser(self.settings, total_steps)
         self.plans = {family.name: self._first_plan() for family in families}
         self._programs: list[Programs] | None = None
+        self._traced: dict[tuple[str, Plan], Any] = {}
         self._optimise = jax.jit(optimise(self.optimiser), compiler_options=COMPILE_FAST)
 
     def _first_plan(self) -> Plan:
@@ -68,6 +70,10 @@ class Discoverer:
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 
+    def bound(self, family: Family, plan: Plan) -> int:
+        """Bytes that those temporary arrays cannot exceed; known without compiling."""
+        return bound_of(self._trace(family, plan).jaxpr)
+
     def predict(self, family: Family, plan: Plan) -> int:
         """Bytes that the compiler will need for the temporary arrays of one family's meta-gradient."""
         return self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis().temp_size_in_bytes
@@ -95,10 +101,17 @@ class Discoverer:
 
     # -- compiled parts ---------------------------------------------------------------------------------------------------
 
-    def _lower(self, family: Family, plan: Plan) -> Any:
+    def _trace(self, family: Family, plan: Plan) -> Any:
+        if (family.name, plan) in self._traced:
+            return self._traced[family.name, plan]
         function = estimate(family, rule_problem(family, plan.strategy), plan.at_once)
         state = self.skeleton()
-        return jax.jit(function, donate_argnums=1).lower(state.meta_params, state.members[self.families.index(family)])
+        traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, state.members[self.families.index(family)])
+        self._traced[family.name, plan] = traced  # tracing takes seconds, and what was bounded is compiled next
+        return traced
+
+    def _lower(self, family: Family, plan: Plan) -> Any:
+        return self._trace(family, plan).lower()
 
     def compile(self, report: Callable[[str], None] = lambda text: None) -> list[Programs]:
         """Compile all families' programs, each once."""
@@ -110,6 +123,7 @@ class Discoverer:
                 compiled = self._lower(family, self.plans[family.name]).compile()
                 programs.append(Programs(functools.partial(refresh_if_due, renew), compiled))
             self._programs = programs
+            self._traced.clear()
         return self._programs
 
     def advance(self, state: MetaState) -> tuple[MetaState, dict[str, Any]]:

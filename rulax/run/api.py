@@ -1,10 +1,10 @@
-"""What Python users hold: `rulax.train(...)` and `rulax.load(folder)`, both giving a `Run`."""
+"""What Python users hold: `rulax.train(...)` and `rulax.load(folder)`, both giving a `Run`; and `rulax.discover(...)`."""
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +12,13 @@ from rulax.run import folder as folders
 from rulax.run import plot
 from rulax.run.agent import AgentHandle
 from rulax.run.config import TrainConfig, build, read_values
+from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import UserError
 from rulax.run.log import Row, final_returns, read_rows
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
+
+if TYPE_CHECKING:
+    from rulax.run.discover_run import DiscoveryRun
 
 
 class Run:
@@ -136,6 +140,21 @@ def train(
     if recipe is not None:
         values["rule"] = "custom"
     return start(build(TrainConfig, values), out is not None, environment, recipe)
+
+
+def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> DiscoveryRun:
+    """Discover a rule: `run = rulax.discover("grids", steps=100)`, then `run.rule_path`, `run.scores`, `run.rows`, `run.plot()`.
+
+    `suite` is the name of a suite, or environments: `"catch:rows=5,columns=5"`, or a list of such. Every other setting of
+    `rulax discover` is a keyword. Without `out` the run folder is a new one in `runs/`. `rulax.discover(resume=folder)` goes on
+    with an earlier run.
+    """
+    from rulax.run.discover import discover_from
+
+    if isinstance(suite, list | tuple):
+        suite = ",".join(map(str, suite))
+    values: dict[str, Any] = {"suite": suite, "steps": steps, "out": out, **overrides}
+    return discover_from(read_values(DiscoverConfig, {name: value for name, value in values.items() if value is not None}))
 
 
 def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:

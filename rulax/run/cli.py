@@ -12,7 +12,9 @@ import sys
 from typing import Any, NamedTuple
 
 import rulax
+from rulax.run.bench_discover import BenchDiscoverConfig
 from rulax.run.config import BenchTrainConfig, GetRuleConfig, ListConfig, TrainConfig, known_keys, preset_names
+from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import Interrupted, TrainingStopped, UserError, nearest
 from rulax.run.flags import make_parser, parse
 
@@ -41,6 +43,18 @@ COMMANDS = {
             "rulax train --resume runs/catch-ppo-001 --steps 2e6",
         ),
     ),
+    "discover": Command(
+        "rulax.run.discover:command",
+        DiscoverConfig,
+        "discover SUITE [options]",
+        "Discover an update rule; leaves a run folder with the rule, its card, scores and checkpoint.",
+        (
+            "rulax discover grids",
+            "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",
+            "rulax discover grids --init disco103 --meta-learning-rate 1e-4",
+            "rulax discover --resume runs/discover-grids-001",
+        ),
+    ),
     "envs": Command("rulax.run.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
     "rules": Command("rulax.run.listing:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
     "rules get": Command(
@@ -56,6 +70,13 @@ COMMANDS = {
         "bench train [options]",
         "Measure the speed of training on this machine.",
         ("rulax bench train --rule ppo --json",),
+    ),
+    "bench discover": Command(
+        "rulax.run.bench_discover:command",
+        BenchDiscoverConfig,
+        "bench discover [options]",
+        "Measure the speed and memory of a meta-step on this machine.",
+        ("rulax bench discover --agents 2 --inner 20 --memory both --json",),
     ),
 }
 
@@ -151,9 +172,12 @@ def command_help(name: str) -> str:
     command = COMMANDS[name]
     text = make_parser(f"rulax {name}", command.config, command.summary).format_help().rstrip()
     if "preset" in known_keys(command.config):
-        presets = preset_names()
+        suites = "suite" in known_keys(command.config)
+        presets = preset_names(suites)
         width = max(map(len, presets))
-        text += "\n\npresets:\n" + "\n".join(f"  {preset:<{width}}  {summary}" for preset, summary in presets.items())
+        text += f"\n\n{'suites' if suites else 'presets'}:\n" + "\n".join(
+            f"  {preset:<{width}}  {summary}" for preset, summary in presets.items()
+        )
     if command.examples:
         text += "\n\nexamples:\n" + "\n".join(f"  {example}" for example in command.examples)
     return text

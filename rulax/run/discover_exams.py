@@ -1,0 +1,114 @@
+"""The evaluations of a discovery run: which families, measured once by two yardsticks, and the scores of a rule in all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rulax.discovery.evaluate import Exam, Yardsticks, evaluation_steps, measure_yardsticks
+from rulax.run import folder as folders
+from rulax.run.discover_setup import Prepared
+from rulax.run.errors import TrainingStopped
+from rulax.run.log import number
+
+BASELINES = "baselines.json"
+BY_PEOPLE = "actor_critic"
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class Result:
+    """What fresh agents earned with one rule."""
+
+    step: int
+    returns: dict[str, float]  # by family
+    scores: dict[str, float]
+    training_score: float
+    validation_score: float | None  # None without validation families
+
+    @property
+    def choice(self) -> float:
+        """What the best rule is picked by."""
+        return self.training_score if self.validation_score is None else self.validation_score
+
+    def row(self, seconds: float) -> dict[str, Any]:
+        """One line of `metrics.jsonl`."""
+        row: dict[str, Any] = {"kind": "evaluation", "step": self.step, "seconds": round(seconds, 3)}
+        row |= {"training_score": self.training_score, "validation_score": self.validation_score}
+        row |= {f"evaluation_return/{name}": number(value) for name, value in self.returns.items()}
+        return row | {f"score/{name}": value for name, value in self.scores.items()}
+
+
+class Examiner:
+    """All exams of a run."""
+
+    def __init__(self, prepared: Prepared, folder: Path):
+        self.prepared, self.folder = prepared, folder
+        self.environments = prepared.training | prepared.validation
+        self.steps = evaluation_steps(prepared.recipe, prepared.config.evaluation_updates)
+        self.exams: dict[str, Exam] = {}
+        self.yardsticks: dict[str, Yardsticks] = {}
+
+    def measure(self, say: Say, phase: Say) -> None:
+        """The yardsticks, once per run; a resumed run reads them from its folder."""
+        path = self.folder / BASELINES
+        saved = json.loads(path.read_text()) if path.exists() else {}
+        for name, environment in self.environments.items():
+            if name in saved:
+                self.yardsticks[name] = Yardsticks(**saved[name])
+                continue
+            phase(f"measuring untrained agents and {BY_PEOPLE} in {name}")
+            self.yardsticks[name] = self.measure_one(name, environment)
+            saved[name] = self.yardsticks[name]._asdict()
+            folders.write_json(path, saved)
+            self.warn(name, say)
+
+    def measure_one(self, name: str, environment: Any) -> Yardsticks:
+        """Both yardsticks of one family."""
+        from rulax.rules.registry import make_rule
+
+        recipe, seeds = self.prepared.recipe, self.prepared.config.evaluation_seeds
+        by_people = make_rule(BY_PEOPLE)
+        # As many streams as the discovered rule has: episodes get as long a time to end. All else is as recommended.
+        by_people = by_people._replace(learning=dataclasses.replace(by_people.learning, streams=recipe.learning.streams))
+        found = measure_yardsticks(name, environment, recipe, by_people, seeds, self.steps)
+        if not all(math.isfinite(value) for value in found):
+            per_stream = self.steps // recipe.learning.streams
+            raise TrainingStopped(
+                f"no episode of '{name}' ended within an evaluation of {per_stream} steps per stream; raise --evaluation-updates"
+            )
+        return found
+
+    def warn(self, name: str, say: Say) -> None:
+        """Where a score has no scale, its reader must know."""
+        untrained, by_people = self.yardsticks[name]
+        if self.yardsticks[name].scale != by_people - untrained:
+            say(
+                f"warning: {BY_PEOPLE} gains nothing in {name} within an evaluation ({untrained:.3g} -> {by_people:.3g}); a score "
+                "of 1 there means one unit of return; a larger --evaluation-updates may help"
+            )
+
+    def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Say) -> Result | None:
+        """The rule on fresh agents in every family; None if somebody asked to stop."""
+        config, returns = self.prepared.config, {}
+        for name, environment in self.environments.items():
+            if name not in self.exams:
+                phase(f"compiling the evaluation in {name}")
+                self.exams[name] = Exam(name, environment, self.prepared.recipe, config.evaluation_seeds, self.steps)
+            found = self.exams[name].run(rule_params, stopped)
+            if found is None:
+                return None
+            returns[name] = found
+        return self.judge(step, returns)
+
+    def judge(self, step: int, returns: dict[str, float]) -> Result:
+        """Returns as scores, and their means over the two kinds of families."""
+        scores = {name: self.yardsticks[name].score(value) for name, value in returns.items()}
+        training = [scores[name] for name in self.prepared.training]
+        validation = [scores[name] for name in self.prepared.validation]
+        held_out = sum(validation) / len(validation) if validation else None
+        return Result(step, returns, scores, sum(training) / len(training), held_out)
