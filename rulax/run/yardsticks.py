@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 REFERENCE_ACTIONS, REFERENCE_FLOPS, REFERENCE_CPU_SECONDS = 3, 24.5e9, 0.57  # one learner step of disco_rl, recorded on two cores
 REFERENCE_RSS_MB = 2600.0
+
+
+class MetaStep(NamedTuple):
+    """One meta-step of the reference's meta-training notebook, as it was recorded."""
+
+    cpu_seconds: float  # median
+    rss_mb: float
+
+
+# By agents and updates; Catch 5x5, two shared cores (reference_curves.json).
+REFERENCE_META_STEPS = {
+    (1, 2): MetaStep(2.479, 3891),
+    (2, 2): MetaStep(4.538, 4651),
+    (4, 2): MetaStep(8.115, 6480),
+    (2, 5): MetaStep(9.600, 5852),
+    (2, 20): MetaStep(85.62, 16331),
+}
 SIZE = 2048  # large enough for the full speed of a product, small enough for a fifth of a second
 
 
