@@ -68,13 +68,20 @@ def squashed_value(params: eqx.Module, experience: Experience) -> Array:
 def judge(settings: Discovery, critic: CriticState, experience: Experience, policy: Array) -> Judgement:
     """V-trace for the policy whose logits at the T steps are given, [T, B, A]."""
     value = signed_parabolic(squashed_value(critic.params, experience))
+    return judge_by(settings, (critic.advantage, critic.error), value, experience, policy)
+
+
+def judge_by(
+    settings: Discovery, moments: tuple[Moments, Moments], value: Array, experience: Experience, policy: Array
+) -> Judgement:
+    """The same from values [T+1, B] and the moments of advantages and errors so far."""
     action, valid = experience.action, experience.valid
     ratios = jnp.exp(log_probability(policy, action) - log_probability(experience.behaviour, action))
     discounts = settings.critic_discount * experience.discount.astype(value.dtype)
     rewards = experience.reward.astype(value.dtype)
     estimate = over_streams(vtrace, rewards, discounts, value, ratios, valid, trace=settings.critic_trace)
     error = estimate.targets - now(value)
-    moments = (update_moments(critic.advantage, estimate.advantages, valid), update_moments(critic.error, error, valid))
+    moments = (update_moments(moments[0], estimate.advantages, valid), update_moments(moments[1], error, valid))
     return Judgement(
         value=value,
         ratios=ratios,
@@ -93,9 +100,13 @@ def improve(settings: Discovery, critic: CriticState, experience: Experience, po
 
     def mean_loss(params: eqx.Module) -> Array:
         output = now(squashed_value(params, experience))
-        target = jax.lax.stop_gradient(output) + judgement.normalised_error  # a target is data
-        return masked_mean(0.5 * jnp.square(target - output), experience.valid)
+        return masked_mean(squared_loss(output, output + judgement.normalised_error), experience.valid)
 
     grads = jax.grad(mean_loss)(critic.params)
     updates, optimiser_state = critic_optimiser(settings).update(grads, critic.optimiser_state, critic.params)
     return CriticState(optax.apply_updates(critic.params, updates), optimiser_state, *judgement.moments)
+
+
+def squared_loss(output: Array, target: Array) -> Array:
+    """Half the squared error [...]; a target is data, even if it was made from the output."""
+    return 0.5 * jnp.square(jax.lax.stop_gradient(target) - output)

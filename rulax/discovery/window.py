@@ -74,14 +74,13 @@ def practise(family: Family, member: Member, unroll: int):
     return member.life._replace(actor=actor), experience, episode_metrics(experience, episode), keys
 
 
-def relive(update: Update, rule_params: PyTree, record: Record) -> tuple[LearnerState, dict[str, Array]]:
-    """The same updates from recorded arrays: the agent after them, and the mean penalties."""
+def relive(update: Update, rule_params: PyTree, record: Record) -> tuple[LearnerState, Metrics]:
+    """The same updates from recorded arrays: the agent after them, and their metrics, [N] each."""
 
     def one(learner: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, Metrics]:
         return update(rule_params, learner, *inputs)
 
-    learner, metrics = jax.lax.scan(one, record.learner, (record.experience, record.keys))
-    return learner, mean_penalties(metrics)
+    return jax.lax.scan(one, record.learner, (record.experience, record.keys))
 
 
 def mean_penalties(metrics: Metrics) -> dict[str, Array]:

@@ -76,6 +76,14 @@ def experience(arrays: Mapping, prefix: str = "in/", index: tuple = ()) -> Exper
     )
 
 
+def early_experience(arrays: Mapping, prefix: str = "in/", index: tuple = ()) -> Experience:
+    """The same as the notebook's critic reads it: an action beside the reward and discount that arrived *before* it."""
+    part = {name: jnp.asarray(arrays[prefix + name])[index][:-1] for name in ("rewards", "discounts")}
+    read = experience(arrays, prefix, index)
+    discount = (part["discounts"] > 0).astype(part["rewards"].dtype)
+    return read._replace(reward=part["rewards"], discount=discount, valid=jnp.ones_like(read.valid))
+
+
 def predictions(arrays: Mapping, prefix: str) -> dict[str, jax.Array]:
     """Recorded network outputs under our names."""
     return {HEADS[name]: jnp.asarray(array) for name, array in under(arrays, prefix).items()}

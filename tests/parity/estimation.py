@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from rulax.discovery.critic import judge_by, squared_loss
+from rulax.discovery.settings import Discovery
 from rulax.metanet.estimates import Scales, estimate
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.metanet.two_hot import leaning_two_hot, leaning_value_loss
@@ -23,7 +25,6 @@ from rulax.rules.values import (
 from rulax.types import Array, Batch
 from tests.parity import arrays
 from tests.parity.compare import Line, Recorded
-from tests.parity.critic import judge, scalar_loss
 
 CONSTANTS = {"a": (0.997, 0.95), "b": (0.9, 0.8), "c": (0.99, 1.0)}  # discount and trace of each call
 LARGEST = 300.0  # value of the outermost bins, squashed
@@ -123,18 +124,20 @@ def both_moments(moments) -> dict[str, Array]:
 
 def by_critic(data: Recorded, inputs: dict, bins: Bins, line: Line) -> None:
     """State values: two-hot without and with slow values, and the notebook's scalar critic, which reads rewards early."""
-    moved = {name: jnp.concatenate([inputs[name][1:], inputs[name][:1]]) for name in ("rewards", "discounts")}
-    rollout = {"actions": inputs["actions"], "behaviour_logits": inputs["mu_logits"]}
+    recorded = inputs | {"behaviour_logits": inputs["mu_logits"]}
+    early = arrays.early_experience(recorded, "")
+    aligned = early._replace(reward=inputs["rewards"][1:], discount=inputs["discounts"][1:].astype(early.discount.dtype))
     online, slow = expected_value(inputs["v_logits"], bins), expected_value(inputs["target_v_logits"], bins)
     scalar = signed_parabolic(inputs["v_scalar_net"][..., 0])
     calls = {
-        "gvo_v_cat": (online, online, rollout | moved, 0.997, 0.95),
-        "gvo_v_cat_target": (online, slow, rollout | moved, 0.99, 0.9),
-        "gvo_v_scalar_actor": (scalar, scalar, rollout | {n: inputs[n] for n in moved}, 0.99, 0.96),
+        "gvo_v_cat": (online, online, aligned, 0.997, 0.95),
+        "gvo_v_cat_target": (online, slow, aligned, 0.99, 0.9),
+        "gvo_v_scalar_actor": (scalar, scalar, early, 0.99, 0.96),
     }
     fresh = (start_moments(), start_moments())
     for name, (value, slow_value, steps, discount, trace) in calls.items():
-        found = judge(slow_value, fresh, steps, inputs["pi_logits"], discount, trace)
+        settings = Discovery(critic_discount=discount, critic_trace=trace)
+        found = judge_by(settings, fresh, slow_value, steps, inputs["pi_logits"][:-1])
         error = found.target - value[:-1]
         errors = update_moments(fresh[1], error)
         results = {"value": value, "target_value": slow_value, "rho": found.ratios, "adv": found.advantage, "td": error}
@@ -161,8 +164,8 @@ def value_losses(data: Recorded, inputs: dict, bins: Bins, line: Line) -> None:
     calls = {
         "loss_td_cat": (lambda x: leaning_value_loss(x, expected_value(logits, bins) + inputs["td"], bins), logits),
         "loss_target_cat": (lambda x: leaning_value_loss(x, inputs["value_target"], bins), logits),
-        "loss_td_scalar": (lambda x: scalar_loss(x[..., 0], output[..., 0] + inputs["td"], squashed=False), output),
-        "loss_target_scalar_nl": (lambda x: scalar_loss(x[..., 0], inputs["value_target"], squashed=True), output),
+        "loss_td_scalar": (lambda x: squared_loss(x[..., 0], output[..., 0] + inputs["td"]), output),
+        "loss_target_scalar_nl": (lambda x: squared_loss(x[..., 0], signed_hyperbolic(inputs["value_target"])), output),
     }
     for name, (loss, at) in calls.items():
         slopes = jax.grad(lambda x, loss=loss: jnp.sum(loss(x)))(at)

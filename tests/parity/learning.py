@@ -2,11 +2,16 @@
 
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 
 from rulax.agents.layers import MLP
+from rulax.discovery.critic import CriticState, critic_optimiser, improve, judge
+from rulax.discovery.outer_loss import look, outer_loss, with_penalties
+from rulax.discovery.settings import Discovery
+from rulax.discovery.window import Record, mean_penalties, relive
 from rulax.learning.optimisers import AdamState, make_optimiser
 from rulax.learning.update import Learner, start_life, update
 from rulax.metanet.estimates import estimate
@@ -15,15 +20,24 @@ from rulax.rules.base import UpdateRule
 from rulax.rules.disco import disco
 from rulax.rules.haiku_names import to_haiku
 from rulax.rules.pretrained import RuleFile, take_apart
-from rulax.rules.values import entropy, kl, log_probability, start_moments
+from rulax.rules.values import start_moments
 from rulax.settings import Learning
 from rulax.types import Experience, LearnerState
-from tests.parity import arrays, critic
+from tests.parity import arrays
 from tests.parity.compare import Line, Recorded
 from tests.parity.names import meta_logs, meta_out, run_rule, state_out, value_logs
 from tests.parity.parts import renamed, taken_of
 
 SINGLE, DOUBLE = 1e-3, 1e-6
+NOTEBOOK = Discovery(
+    policy_entropy_cost=1e-2,
+    prediction_entropy_cost=1e-3,
+    target_kl_cost=1e-2,
+    target_mean_cost=1e-3,
+    critic_learning_rate=1e-3,
+    critic_discount=0.99,
+    critic_trace=0.96,
+)
 
 
 def adam_state(optimiser_state) -> AdamState:
@@ -41,7 +55,7 @@ def observing(rule: UpdateRule) -> UpdateRule:
 
 
 def observed_update(learner: Learner, sizes: Sizes, network, state: LearnerState, experience: Experience):
-    """One production `update`, with the reference's logs of it; what the rule read and made comes with the metrics."""
+    """One production `update`, with the reference's logs of it, what the rule read, and the metrics."""
     after, metrics = update(learner, network, state, experience, jax.random.key(0))
     batch, made = metrics["batch"]._replace(experience=experience), metrics["made"]
     _, estimates = estimate(state.rule_state.scales, batch, sizes, Constants())
@@ -50,7 +64,7 @@ def observed_update(learner: Learner, sizes: Sizes, network, state: LearnerState
     change = jax.tree.map(lambda new, old: new - old, after.params, state.params)
     logs |= {"total_loss": metrics["loss"], "global_gradient_norm": metrics["gradient_norm"]}
     logs["global_update_norm"] = optax.global_norm(change)
-    return after, logs, batch, made
+    return after, logs, batch, metrics
 
 
 @functools.cache
@@ -109,61 +123,76 @@ def learner_steps(data: Recorded, agent_file: Recorded, recorded: Recorded, rule
 # -- 7 -----------------------------------------------------------------------------------------------------------------------
 
 
-def outer_loss(network, learner: Learner, sizes: Sizes, life: LearnerState, judge: critic.CriticState, data: dict):
-    """The notebook's meta-loss: policy gradient on the validation rollout after the updates, plus regularisers."""
-    optimiser = make_optimiser(Learning(learning_rate=critic.LEARNING_RATE, clip_update=critic.CLIP))
+def over_every_step(rule: UpdateRule) -> UpdateRule:
+    """`with_penalties` as the notebook averages them: also over the steps that the loss leaves out."""
 
-    def live(carry, inputs):
-        life, judge = carry
-        experience, rollout = inputs
-        life, logs, batch, made = observed_update(learner, sizes, network, life, experience)
-        policy = jax.lax.stop_gradient(batch.online["policy"])  # the critic is no path to the rule
-        return (life, critic.improve(optimiser, judge, rollout, policy)), (logs, made, batch.slow["policy"])
+    def targets(network, state, batch):
+        made = rule.targets(network, state, batch)
+        every = batch._replace(experience=batch.experience._replace(valid=jnp.ones_like(batch.experience.valid)))
+        return with_penalties(rule._replace(targets=lambda *_: made)).targets(network, state, every)
 
-    (life, judge), (logs, made, slow_policy) = jax.lax.scan(live, (life, judge), (data["train"], data["train_rollout"]))
-    rollout, valid = data["valid_rollout"], data["valid"]
-    seen = life.params.predict(life.params.embed(valid))
-    reading = critic.read_critic(judge, rollout, jax.lax.stop_gradient(seen["policy"]))
-    policy = seen["policy"][:-1]
-    advantage = jax.lax.stop_gradient(reading.normalised_advantage)  # weights of the policy gradient are data
-    policy_loss = -jnp.mean(advantage * log_probability(policy, valid.action))
-    parts = regularisers(seen, valid, made, slow_policy)
-    regulariser = (
-        -1e-2 * parts["policy_entropy_valid"]
-        + 1e-3 * (parts["y_entropy_loss"] + parts["z_entropy_loss"])
-        + 1e-3 * (parts["mean_y_sq"] + parts["mean_z_sq"] + parts["mean_pi_sq"])
-        + 1e-2 * parts["target_kl"]
-    )
+    return rule._replace(targets=targets)
+
+
+def notebook_loss(network, learner: Learner, sizes: Sizes, life: LearnerState, critic: CriticState, data: dict):
+    """The window, critic and outer loss of discovery on recorded arrays, and all that the reference recorded of them."""
+    learner = learner._replace(rule=over_every_step(learner.rule))
+
+    def one_update(network, life, experience, key):
+        life, logs, batch, metrics = observed_update(learner, sizes, network, life, experience)
+        return life, metrics | {"logs": logs, "policy": jax.lax.stop_gradient(batch.online["policy"][:-1])}
+
+    keys = jax.random.split(jax.random.key(0), data["train"].action.shape[0])
+    life, metrics = relive(one_update, network, Record(life, data["train"], keys))
+
+    def study(critic, inputs):
+        return improve(NOTEBOOK, critic, *inputs), None
+
+    critic, _ = jax.lax.scan(study, critic, (data["train_early"], metrics["policy"]))
+    policy = look(life.params, data["valid"])["policy"]
+    judgement = judge(NOTEBOOK, critic, data["valid_early"], jax.lax.stop_gradient(policy[:-1]))
+    penalties = mean_penalties(metrics)
+    loss, parts = outer_loss(NOTEBOOK, life.params, data["valid_early"], judgement.normalised_advantage, penalties)
     meta_log = {
-        "adv": jnp.mean(reading.advantage),
-        "normalized_adv": jnp.mean(reading.normalised_advantage),
-        "entropy": parts["policy_entropy_valid"],
-        "value": jnp.mean(reading.value),
-        "val_importance_weight": jnp.mean(jnp.minimum(1, reading.ratios)),
-        "pg_loss": policy_loss,
-        "reg_loss": regulariser,
-        "meta_loss": policy_loss + regulariser,
+        "adv": jnp.mean(judgement.advantage),
+        "normalized_adv": jnp.mean(judgement.normalised_advantage),
+        "entropy": parts["policy_entropy"],
+        "value": jnp.mean(judgement.value),
+        "val_importance_weight": jnp.mean(jnp.minimum(1, judgement.ratios)),
+        "pg_loss": parts["policy_loss"],
+        "reg_loss": parts["regulariser"],
+        "meta_loss": loss,
     }
-    parts |= {"reg_loss_recomputed": regulariser}
-    return policy_loss + regulariser, (life, judge, logs, meta_log, parts, seen["policy"])
+    return loss, (life, critic, metrics["logs"], meta_log, components(parts), policy)
 
 
-def regularisers(seen: dict, valid: Experience, made: dict, slow_policy) -> dict:
-    """The parts of the notebook's regulariser; targets have axes [N, T, B, ...]."""
-    chosen = taken_of(seen, valid.action)
-    names = {"pi": "policy", "y": "state_prediction", "z": "action_prediction"}.items()
-    parts = {f"mean_{name}_sq": jnp.mean(jnp.square(jnp.mean(made[head], (1, 2, 3)))) for name, head in names}
-    return parts | {
-        "policy_entropy_valid": jnp.mean(entropy(chosen["policy"])),
-        "y_entropy_loss": -jnp.mean(entropy(seen["state_prediction"])),
-        "z_entropy_loss": -jnp.mean(entropy(chosen["action_prediction"])),
-        # Keeps targets near the slow policy, not the slow policy near its targets.
-        "target_kl": jnp.mean(kl(jax.lax.stop_gradient(slow_policy[:, :-1]), made["policy"])),
+def components(parts: dict) -> dict:
+    """The parts of the regulariser under the names that they were recorded by."""
+    means = {"pi": "policy_mean", "y": "state_prediction_mean", "z": "action_prediction_mean"}
+    return {f"mean_{name}_sq": parts[ours] for name, ours in means.items()} | {
+        "policy_entropy_valid": parts["policy_entropy"],
+        "y_entropy_loss": -parts["state_prediction_entropy"],
+        "z_entropy_loss": -parts["action_prediction_entropy"],
+        "target_kl": parts["target_kl"],
+        "reg_loss_recomputed": parts["regulariser"],
     }
 
 
-def recorded_critic(params: dict) -> critic.CriticState:
-    """The notebook's value function as two MLPs."""
+STEMS = {"torso": "value_fn/~_embedding_pass/torso/~/linear", "head": "value_fn/~_head_pass/torso_head/~/linear"}
+
+
+class NotebookCritic(eqx.Module):
+    """The notebook's value network: two MLPs in a row, with no activation between them."""
+
+    torso: MLP
+    head: MLP
+
+    def __call__(self, x):
+        return self.head(self.torso(x))
+
+
+def recorded_critic(params: dict) -> CriticState:
+    """The notebook's value function at the start."""
 
     def mlp(stem: str) -> MLP:
         sizes = arrays.widths(params, stem)
@@ -171,31 +200,29 @@ def recorded_critic(params: dict) -> critic.CriticState:
         leaves = [jnp.asarray(params[f"{stem}_{layer}/{part}"]) for layer in range(len(sizes)) for part in ("w", "b")]
         return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
-    networks = (mlp("value_fn/~_embedding_pass/torso/~/linear"), mlp("value_fn/~_head_pass/torso_head/~/linear"))
-    optimiser = make_optimiser(Learning(learning_rate=critic.LEARNING_RATE, clip_update=critic.CLIP))
-    return critic.CriticState(networks, optimiser.init(networks), start_moments(), start_moments())
+    network = NotebookCritic(**{name: mlp(stem) for name, stem in STEMS.items()})
+    return CriticState(network, critic_optimiser(NOTEBOOK).init(network), start_moments(), start_moments())
 
 
-def critic_params(networks: tuple[MLP, MLP]) -> dict:
-    stems = ("value_fn/~_embedding_pass/torso/~/linear", "value_fn/~_head_pass/torso_head/~/linear")
-    layers = [(f"{stem}_{i}", layer) for stem, mlp in zip(stems, networks, strict=True) for i, layer in enumerate(mlp.layers)]
+def critic_params(network: NotebookCritic) -> dict:
+    layers = [(f"{stem}_{i}", layer) for name, stem in STEMS.items() for i, layer in enumerate(getattr(network, name).layers)]
     return {f"{n}/{part}": value for n, layer in layers for part, value in (("w", layer.weight), ("b", layer.bias))}
 
 
-def critic_out(judge: critic.CriticState) -> dict[str, dict]:
-    adam = adam_state(judge.optimiser_state)
+def critic_out(critic: CriticState) -> dict[str, dict]:
+    adam = adam_state(critic.optimiser_state)
     moments = {"value_opt_state/count": adam.count} | renamed(critic_params(adam.mean), "value_opt_state/mu/")
     moments |= renamed(critic_params(adam.square), "value_opt_state/nu/")
-    state = arrays.named_moments("value_adv_ema", judge.advantage) | arrays.named_moments("value_td_ema", judge.error)
-    return {"moments": moments, "parameters": renamed(critic_params(judge.params), "value_params/"), "rule state": state}
+    state = arrays.named_moments("value_adv_ema", critic.advantage) | arrays.named_moments("value_td_ema", critic.error)
+    return {"moments": moments, "parameters": renamed(critic_params(critic.params), "value_params/"), "rule state": state}
 
 
 @functools.cache
 def compiled_gradient(learner: Learner, sizes: Sizes):
     """The meta-gradient as a function of arrays; both cases, and all their numbers of updates, share it."""
 
-    def loss(network, life, judge, batches):
-        return outer_loss(network, learner, sizes, life, judge, batches)
+    def loss(network, life, critic, batches):
+        return notebook_loss(network, learner, sizes, life, critic, batches)
 
     # The arrays are small and the program is large: time goes into compiling it, not into running it.
     return jax.jit(jax.grad(loss, has_aux=True), compiler_options={"xla_llvm_disable_expensive_passes": True})
@@ -230,18 +257,18 @@ def meta_gradient(
         # With a fresh Adam the derivative of its first step is 1 / (|g| + 1e-8): rounding decides the float32 gradient.
         del lines["gradient of the rule"]
         recorded.ignore("/meta_grad/")
-    judge = recorded_critic(arrays.under(data, "in/value_params/"))
+    critic = recorded_critic(arrays.under(data, "in/value_params/"))
     for updates in sorted({int(name.split("/")[1][1:]) for name in recorded if name.startswith("out/n")}):
         batches = experience_of(data, updates)
-        slopes, (after, critic_after, logs, meta_log, components, policy) = compiled_gradient(learner, rule.sizes)(
-            rule.params, life, judge, batches
+        slopes, (after, critic_after, logs, meta_log, found_parts, policy) = compiled_gradient(learner, rule.sizes)(
+            rule.params, life, critic, batches
         )
         found = critic_out(critic_after)
         for group, results in learner_out(after, names).items():
             found[group] |= renamed(results, "learner/")
         found["gradient of the rule"] = renamed(to_haiku("gradient", take_apart(slopes)), "meta_grad/")
         found["logs"] = renamed(logs, "train_metrics/")
-        found["outer loss"] = renamed(meta_log, "meta_log/") | renamed(components, "components/") | {"valid_logits": policy}
+        found["outer loss"] = renamed(meta_log, "meta_log/") | renamed(found_parts, "components/") | {"valid_logits": policy}
         for group, line in lines.items():
             recorded.compare_present(line, found[group], f"out/n{updates}/")
     recorded.overlooked(lines["logs"])
@@ -249,12 +276,14 @@ def meta_gradient(
 
 
 def experience_of(data: Recorded, updates: int) -> dict:
-    """The rollouts, in our format for agents and in the reference's for its critic."""
-    rollouts = [arrays.experience(data, "in/train/", (step,)) for step in range(updates)]
-    train = {name: jnp.asarray(value)[:updates] for name, value in arrays.under(data, "in/train/").items()}
+    """The rollouts, as agents read them and as the notebook's critic does."""
+
+    def stacked(read) -> Experience:
+        return jax.tree.map(lambda *parts: jnp.stack(parts), *(read(data, "in/train/", (step,)) for step in range(updates)))
+
     return {
-        "train": jax.tree.map(lambda *parts: jnp.stack(parts), *rollouts),
-        "train_rollout": train,
+        "train": stacked(arrays.experience),
+        "train_early": stacked(arrays.early_experience),
         "valid": arrays.experience(data, "in/valid/"),
-        "valid_rollout": {name: jnp.asarray(value) for name, value in arrays.under(data, "in/valid/").items()},
+        "valid_early": arrays.early_experience(data, "in/valid/"),
     }
