@@ -23,9 +23,12 @@ class ActionSet(eqx.Module):
     weight_mean: Array  # [inputs, outputs]
     bias: Array  # [outputs]
 
-    def __init__(self, key: Array, inputs: int, outputs: int):
+    def __init__(self, key: Array, inputs: int, outputs: int, per_state: int = 0):
         weight = initial_weight(key, (2 * inputs, outputs))
         self.weight_own, self.weight_mean = weight[:inputs], weight[inputs:]
+        if per_state:
+            # Scaled as if alone: among hundreds of numbers per state, the few per action would hardly tell actions apart.
+            self.weight_own = self.weight_own.at[per_state:].multiply((inputs / (inputs - per_state)) ** 0.5)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, per_action: Array, per_state: Array | None = None) -> Array:
@@ -43,10 +46,10 @@ class ActionSets(eqx.Module):
 
     layers: tuple[ActionSet, ...]
 
-    def __init__(self, key: Array, inputs: int, channels: tuple[int, ...]):
+    def __init__(self, key: Array, inputs: int, channels: tuple[int, ...], per_state: int = 0):
         keys = jax.random.split(key, len(channels))
-        widths = zip(keys, (inputs, *channels[:-1]), channels, strict=True)
-        self.layers = tuple(ActionSet(k, i, o) for k, i, o in widths)
+        widths = zip(keys, (inputs, *channels[:-1]), channels, (per_state, *(0 for _ in channels[1:])), strict=True)
+        self.layers = tuple(ActionSet(k, i, o, depth) for k, i, o, depth in widths)
 
     def __call__(self, per_action: Array, per_state: Array | None = None) -> Array:
         per_action = self.layers[0](per_action, per_state)

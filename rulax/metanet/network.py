@@ -21,7 +21,9 @@ from rulax.metanet.sizes import Sizes
 from rulax.types import Array, Predictions, PyTree
 
 HEAD_STD = 0.3  # of the heads' first weights
+POLICY_STD = 3.0  # a fresh rule should want something: near-uniform targets take discovery very long to leave
 GATE_STD = 1.0
+GATE_BIAS = 1.0  # a fresh gate is open: with 0, as in the reference, the memory's zeros at birth would blank out all that was read
 
 
 class Reading(NamedTuple):
@@ -55,9 +57,10 @@ class MetaNetwork(eqx.Module):
         key_y, key_z, key_gate, key_summary = (next(keys) for _ in range(4))
         self.state_prediction = Linear(key_y, hidden, sizes.prediction_size, HEAD_STD) if sizes.predictions else None
         self.action_prediction = Linear(key_z, hidden, sizes.prediction_size, HEAD_STD) if sizes.predictions else None
-        self.policy_set = ActionSets(next(keys), hidden + sizes.action_channels[-1], sizes.policy_channels)
-        self.policy = Linear(next(keys), sizes.policy_channels[-1], 1, HEAD_STD)
-        self.gate = Linear(key_gate, sizes.lifetime_hidden, hidden, GATE_STD) if sizes.lifetime else None
+        self.policy_set = ActionSets(next(keys), hidden + sizes.action_channels[-1], sizes.policy_channels, per_state=hidden)
+        self.policy = Linear(next(keys), sizes.policy_channels[-1], 1, POLICY_STD)
+        gate = Linear(key_gate, sizes.lifetime_hidden, hidden, GATE_STD)
+        self.gate = eqx.tree_at(lambda layer: layer.bias, gate, gate.bias + GATE_BIAS) if sizes.lifetime else None
         self.summary = Linear(key_summary, hidden, 1, HEAD_STD) if sizes.lifetime else None
         self.lifetime = Lifetime(next(keys), sizes) if sizes.lifetime else None
 
