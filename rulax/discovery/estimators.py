@@ -103,6 +103,7 @@ def evolution_gradient(fitness: Array, noise: PyTree, deviation: float) -> PyTre
 
 def centred_ranks(fitness: Array) -> Array:
     """Ranks from -0.5 (worst) to 0.5 (best); equals share the mean of their ranks, so no difference gives no gradient."""
+    fitness = jnp.where(jnp.isnan(fitness), -jnp.inf, fitness)  # a life that went wrong is the worst of all
     below = jnp.sum(fitness[:, None] > fitness[None, :], 1)
     equal = jnp.sum(fitness[:, None] == fitness[None, :], 1) - 1
     return (below + 0.5 * equal) / (fitness.shape[0] - 1) - 0.5

@@ -114,7 +114,8 @@ def time_steps(config: BenchDiscoverConfig, discoverer: Any, flops: float) -> di
     import jax
 
     state, _ = discoverer.advance(discoverer.init(jax.random.key(0)))
-    walls, cpus = [], []
+    walls: list[float] = []
+    cpus: list[float] = []
     while len(walls) < LEAST_STEPS or sum(walls) < config.seconds:
         wall, cpu = time.perf_counter(), time.process_time()
         state, metrics = discoverer.advance(state)

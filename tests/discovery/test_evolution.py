@@ -1,0 +1,68 @@
+"""Evolution's gradient against evosax's Open_ES with the same noise and fitness, and what must hold for any noise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from evosax.algorithms import Open_ES
+from evosax.core.fitness_shaping import centered_rank_fitness_shaping_fn
+
+from rulax.discovery.estimators import centred_ranks, draw_noise, evolution_gradient
+
+MEMBERS, SIZE, DEVIATION = 8, 5, 0.3
+
+
+def fitness_of(kind):
+    values = np.random.default_rng(0).normal(size=MEMBERS)
+    if kind == "ties":
+        values[[1, 4, 6]] = values[0]
+    if kind == "a NaN":
+        values[3] = np.nan
+    return jnp.asarray(values, jnp.float32)
+
+
+@pytest.mark.parametrize("kind", ["distinct", "ties", "a NaN"])
+def test_ranks_and_gradient_equal_those_of_evosax(kind):
+    """evosax minimises, so it is shown the fitness negated; one step of SGD with rate 1 then shows its gradient."""
+    fitness = fitness_of(kind)
+    shaped = centered_rank_fitness_shaping_fn(None, -fitness, None, None)
+    np.testing.assert_allclose(centred_ranks(fitness), -shaped, atol=1e-6)
+    strategy = Open_ES(MEMBERS, jnp.zeros(SIZE), optimizer=optax.sgd(1.0), std_schedule=optax.constant_schedule(DEVIATION))
+    mean = jnp.arange(SIZE, dtype=jnp.float32)
+    state = strategy.init(jax.random.key(0), mean, strategy.default_params)
+    population, state = strategy.ask(jax.random.key(1), state, strategy.default_params)
+    after, _ = strategy.tell(jax.random.key(2), population, -fitness, state, strategy.default_params)
+    noise = {"all": (population - mean) / DEVIATION}
+    np.testing.assert_allclose(evolution_gradient(fitness, noise, DEVIATION)["all"], mean - after.mean, rtol=1e-4, atol=1e-6)
+
+
+def test_equal_fitness_gives_no_gradient():
+    noise = draw_noise({"w": jnp.zeros((2, 3))}, MEMBERS, jax.random.key(0))
+    np.testing.assert_array_equal(evolution_gradient(jnp.full(MEMBERS, 0.7), noise, DEVIATION)["w"], 0)
+
+
+def test_what_is_symmetric_gives_no_gradient_and_signs_turn_around():
+    """Fitness that is the same for +e and -e says nothing about the direction; swapping the two turns the gradient around."""
+    half = jax.random.normal(jax.random.key(0), (MEMBERS // 2, SIZE))
+    noise = jnp.concatenate([half, -half])
+    even = jnp.tile(jnp.arange(4.0), 2)
+    np.testing.assert_allclose(evolution_gradient(even, noise, DEVIATION), 0, atol=1e-6)
+    odd = fitness_of("distinct")
+    swapped = jnp.roll(odd, MEMBERS // 2)
+    ours, turned = evolution_gradient(odd, noise, DEVIATION), evolution_gradient(swapped, noise, DEVIATION)
+    np.testing.assert_allclose(ours, -turned, rtol=1e-5)
+    assert float(jnp.linalg.norm(ours)) > 0.1
+
+
+def test_it_descends_a_quadratic():
+    at, lowest = jnp.zeros(SIZE), jnp.arange(SIZE, dtype=jnp.float32)
+
+    def step(at, key):
+        half = draw_noise(at, 8, key)
+        noise = jnp.concatenate([half, -half])
+        fitness = -jnp.sum(jnp.square(at + 0.05 * noise - lowest), -1)
+        return at - 0.02 * evolution_gradient(fitness, noise, 0.05), None
+
+    after, _ = jax.lax.scan(step, at, jax.random.split(jax.random.key(0), 300))
+    assert float(jnp.linalg.norm(after - lowest)) < 0.1 * float(jnp.linalg.norm(lowest))

@@ -1,0 +1,146 @@
+"""The meta-gradient: every memory strategy gives the same, and it is the derivative that finite differences measure."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from rulax.discovery.memory import STRATEGIES, make_update
+from rulax.discovery.outer_loss import outer_loss, with_penalties
+from rulax.discovery.window import mean_penalties, relive
+from rulax.learning.update import update
+from rulax.rules.disco import disco
+from tests.discovery.worlds import (
+    ACTIONS,
+    SETTINGS,
+    SIZES,
+    STREAMS,
+    TIME,
+    inner_product,
+    jitted_record,
+    make_learner,
+    random_experience,
+    random_like,
+    smooth_rule,
+)
+
+UPDATES = 2
+VALIDATION = 5
+# Large costs, so that every term shows; the KL holds its slow policy still, so it is left out where nothing may be still.
+COSTS = {"policy_entropy_cost": 0.3, "prediction_entropy_cost": 0.2, "target_mean_cost": 0.4, "target_kl_cost": 0.3}
+WEIGHTS = dataclasses.replace(SETTINGS, **COSTS)
+
+
+def judged(settings, agent, penalties):
+    advantage = jnp.asarray(np.random.default_rng(1).normal(size=(VALIDATION, 2)))
+    return outer_loss(settings, agent, random_experience(5, time=VALIDATION), advantage, penalties)[0]
+
+
+def outcome_of(learner, strategy, record, settings=WEIGHTS):
+    """The outcome as a function of the rule's parameters, compiled together with its gradient."""
+    one_update = make_update(learner, strategy)
+
+    def outcome(rule_params):
+        state, metrics = relive(one_update, rule_params, record)
+        return judged(settings, state.params, mean_penalties(metrics))
+
+    return jax.jit(jax.value_and_grad(outcome))
+
+
+def slopes(function, at, direction, size=1e-5):
+    """Central difference of a scalar function along a direction."""
+    ends = [function(jax.tree.map(lambda p, d, s=sign: p + s * size * d, at, direction)) for sign in (1, -1)]
+    return float(ends[0] - ends[1]) / (2 * size)
+
+
+def assert_derivative(function, at, grads, tolerance=1e-6):
+    for seed in range(4):
+        direction = random_like(at, seed)
+        np.testing.assert_allclose(inner_product(grads, direction), slopes(function, at, direction), rtol=tolerance, atol=1e-9)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_gradient_of_a_smooth_rule_is_that_of_finite_differences(strategy):
+    """An Adam and a rule with memory: every path from one update to the next, with nothing stopped anywhere."""
+    settings = dataclasses.replace(WEIGHTS, target_kl_cost=0.0)
+    with jax.enable_x64(True):
+        learner = make_learner(smooth_rule(), optax.adam(0.1, eps=1e-2, eps_root=1e-4))
+        compiled = outcome_of(learner, strategy, jitted_record(learner, 3), settings)
+        params = jax.jit(learner.rule.init)(jax.random.key(0))
+        assert_derivative(lambda p: compiled(p)[0], params, compiled(params)[1])
+
+
+@functools.cache
+def discovered(strategy):
+    """A discovered rule's loss and gradient; all in float64."""
+    learner = make_learner(disco(SIZES), optax.sgd(3.0))
+    return outcome_of(learner, strategy, jitted_record(learner, UPDATES))(disco_params())
+
+
+@functools.cache
+def disco_params():
+    return jax.jit(disco(SIZES).init)(jax.random.key(0))
+
+
+def test_a_discovered_rule_gets_the_same_gradient_from_little_memory():
+    with jax.enable_x64(True):
+        (loss, grads), (plain_loss, plain) = discovered("both"), discovered("plain")
+        np.testing.assert_allclose(loss, plain_loss, rtol=1e-12)
+        for ours, wanted in zip(jax.tree.leaves(grads), jax.tree.leaves(plain), strict=True):
+            np.testing.assert_allclose(ours, wanted, rtol=1e-9, atol=1e-11 * float(optax.global_norm(plain)))
+
+
+def data_of(batch):
+    """What a discovered rule declares data, online and slow: the meta-gradient may not pass through it."""
+    return [{name: reading[name] for name in ("policy", "value")} for reading in (batch.online, batch.slow)]
+
+
+def life_with_data_held_still():
+    """`(rule_params, data, hold) -> loss, data`: the same window by another way; `hold` shows the rule the data of another life."""
+    rule, learner = with_penalties(disco(SIZES)), make_learner(disco(SIZES), optax.sgd(3.0))
+    record = jitted_record(learner, UPDATES)
+
+    def one(rule_params, hold, state, inputs):
+        experience, key, data = inputs
+        seen = []
+
+        def targets(rule_params, memory, batch):
+            seen.extend(data_of(batch))
+            online, slow = jax.tree.map(lambda own, other: jnp.where(hold, other, own), data_of(batch), data)
+            return rule.targets(rule_params, memory, batch._replace(online=batch.online | online, slow=batch.slow | slow))
+
+        state, metrics = update(learner._replace(rule=rule._replace(targets=targets)), rule_params, state, experience, key)
+        return state, (metrics, seen)
+
+    def lived(rule_params, data, hold):
+        inputs = (record.experience, record.keys, data)
+        state, (metrics, seen) = jax.lax.scan(functools.partial(one, rule_params, hold), record.learner, inputs)
+        return judged(WEIGHTS, state.params, mean_penalties(metrics)), seen
+
+    shapes = {"policy": (ACTIONS,), "value": (ACTIONS, SIZES.bins)}
+    nothing = [{name: jnp.zeros((UPDATES, TIME + 1, STREAMS, *shape)) for name, shape in shapes.items()}] * 2
+    return jax.jit(lived), nothing
+
+
+def test_gradient_of_a_discovered_rule_is_that_of_finite_differences_with_its_data_held_still():
+    """Policies and values are data to the meta-gradient. So each perturbed rule is shown those of the unperturbed life."""
+    with jax.enable_x64(True):
+        (loss, grads), params = discovered("plain"), disco_params()
+        lived, nothing = life_with_data_held_still()
+        unperturbed, data = lived(params, nothing, False)
+        np.testing.assert_allclose(loss, unperturbed, rtol=1e-12)
+        assert_derivative(lambda p: lived(p, data, True)[0], params, grads)
+        # The data does move with the rule: were it free, the derivative would be another.
+        direction = random_like(params, 0)
+        free, held = (slopes(lambda p, h=hold: lived(p, data, h)[0], params, direction) for hold in (False, True))
+        assert abs(free / held - 1) > 1e-4
+
+
+def test_several_passes_cannot_be_mixed():
+    learner = make_learner(smooth_rule(), optax.sgd(0.1))._replace(epochs=2)
+    with pytest.raises(ValueError, match="use plain or remat"):
+        make_update(learner, "mixed")
