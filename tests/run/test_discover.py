@@ -159,7 +159,8 @@ def test_without_validation_the_card_says_so(fake: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop_at", [1, 10, 14])
-def test_interrupted_and_resumed_is_uninterrupted(fake: Any, tmp_path: Path, stop_at: int, capsys: Any) -> None:
+def test_interrupted_and_resumed_is_uninterrupted(fake: Any, monkeypatch: Any, tmp_path: Path, stop_at: int, capsys: Any) -> None:
+    monkeypatch.setattr("rulax.run.discover.ROWS", 8)  # rows of three meta-steps, so that one is unfinished
     assert main([*LINE, "--out", "whole"]) == 0
     fake.on_step = lambda step: signal.raise_signal(signal.SIGTERM) or time.sleep(0.05) if step == stop_at else None
     assert main([*LINE, "--out", "parts"]) == 130
