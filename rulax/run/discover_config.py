@@ -47,7 +47,7 @@ class DiscoverConfig:
     evaluation_updates: int = setting(200, "evaluation")
     """Updates that they live."""
     memory_limit: float = setting(0.0, "run")
-    """Gigabytes that discovery may take; 0 means 80 %% of what is free."""
+    """Gigabytes that discovery may take; 0 means 80 % of what is free."""
     most_bad: int = setting(100, "run")
     """Meta-gradients that may fail to be numbers before the run stops; each is left out and counted."""
     preset: str = setting("", "run", metavar="FILE")
