@@ -162,11 +162,12 @@ class Driver:
         return run
 
     def ready(self, state: Any) -> None:
-        """All that comes before the first meta-step: yardsticks, a first evaluation, a plan for memory, programs."""
+        """All that comes before the first meta-step: a plan for memory, yardsticks, a first evaluation, programs."""
+        if not self.discoverer.done(state):  # first, because it may refuse
+            plan_memory(self.discoverer, self.config.memory_limit, self.folder, self.progress.message, self.phase)
         self.examiner.measure(self.progress.message, self.phase)
         self.evaluate_if_due(state)
         if not self.discoverer.done(state):
-            plan_memory(self.discoverer, self.config.memory_limit, self.folder, self.progress.message, self.phase)
             self.discoverer.compile(self.phase)
 
     def advance(self, state: Any) -> Any:

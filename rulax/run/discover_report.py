@@ -137,18 +137,15 @@ def table(run: DiscoveryRun) -> Any:
     from rich.table import Table
 
     result = Table(box=None, pad_edge=False, header_style="bold")
-    result.add_column("family")
-    result.add_column("role")
-    for name in ("untrained", BY_PEOPLE, "at start", "best rule", "last rule", "score"):
-        result.add_column(name, justify="right")
-    first, best, last = (run.results[name] for name in ("first", "best", "last"))
-    for name, sticks in run.yardsticks.items():
-        role = "training" if name in run.config.envs else "validation"
-        numbers = (*sticks.values(), *(each["returns"][name] for each in (first, best, last)), best["scores"][name])
-        result.add_row(name, role, *(f"{number:.3f}" for number in numbers))
-    for role in ("training", "validation"):
-        scores = [each[f"{role}_score"] for each in (first, best, last)]
-        if scores[0] is not None:
-            shown = (f"{score:.3f}" for score in scores)
-            result.add_row("[bold]mean score[/]", role, "0", "1", *shown, f"[bold]{scores[1]:.3f}[/]")
+    result.add_column("family", overflow="fold")
+    for name in ("untrained", "actor-critic", "start", "best", "last", "score"):
+        result.add_column(name, justify="right", no_wrap=True)
+    results = [run.results[name] for name in ("first", "best", "last")]
+    for role, names in (("training", run.config.envs), ("validation", run.config.validation)):
+        for name in names:
+            returns = (*run.yardsticks[name].values(), *(each["returns"][name] for each in results))
+            result.add_row(name, *(f"{value:.3f}" for value in returns), f"{results[1]['scores'][name]:.3f}")
+        if names:
+            first, best, last = (f"{each[f'{role}_score']:.3f}" for each in results)
+            result.add_row(f"[bold]{role}, mean score[/]", "0", "1", first, best, last, f"[bold]{best}[/]", end_section=True)
     return result
