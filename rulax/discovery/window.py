@@ -6,6 +6,7 @@ updates again from recorded experience; both give the same gradient, which is ho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,8 @@ from rulax.discovery.population import Family, Member
 from rulax.learning.life import draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+
+SHORT = 4  # updates
 
 
 class Window(NamedTuple):
@@ -54,7 +57,7 @@ def live(family: Family, update: Update, rule_params: PyTree, member: Member) ->
         member = member._replace(life=life._replace(learner=learner, key=keys.life), critic=critic, age=member.age + 1)
         return member, (experience, key_update, learned | acted)
 
-    member, (experience, keys, metrics) = jax.lax.scan(one, member, None, length=settings.window)
+    member, (experience, keys, metrics) = repeat(one, member, settings.window)
     after, validation, acted, keys_after = practise(family, member, settings.validation_unroll)
     judgement = judge(settings, member.critic, validation, validation.behaviour)
     critic = member.critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
@@ -64,6 +67,18 @@ def live(family: Family, update: Update, rule_params: PyTree, member: Member) ->
     record = Record(before, experience, keys)
     window = Window(member.life.learner.params, mean_penalties(metrics), validation, judgement.normalised_advantage, record)
     return member, window, describe(metrics, validation, acted)
+
+
+def repeat(one: Callable, member: Member, times: int) -> tuple[Member, tuple]:
+    """A scan. In a short one the first turn stands apart: the agent it starts from is data, so its derivative is not needed.
+
+    That saves a fifth of the work of two updates, and costs the compiler a second copy of the update.
+    """
+    if not 1 < times <= SHORT:
+        return jax.lax.scan(one, member, None, length=times)
+    member, first = one(member, None)
+    member, others = jax.lax.scan(one, member, None, length=times - 1)
+    return member, jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), first, others)
 
 
 def practise(family: Family, member: Member, unroll: int):
