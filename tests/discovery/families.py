@@ -1,0 +1,35 @@
+"""Families small enough to compile a whole meta-gradient in seconds: a world that counts, and a rule without a meta-network."""
+
+import dataclasses
+import functools
+
+import jax
+
+from rulax.discovery.population import Family, populate
+from rulax.rules.base import Recipe
+from rulax.settings import Learning
+from tests.discovery.worlds import ACTIONS, NETWORK, SETTINGS, smooth_rule
+from tests.learning.worlds import Counter
+
+LEARNING = Learning(streams=2, unroll=3, replay=0.5, capacity=4, learning_rate=0.05)
+
+
+def make_family(learning: Learning = LEARNING, **settings) -> Family:
+    """Agents that count and learn by the smooth rule; half of what they learn from is replayed."""
+    chosen = dataclasses.replace(SETTINGS, **settings)
+    return Family("counter", Counter(num_actions=ACTIONS), Recipe(smooth_rule(), learning, NETWORK), chosen)
+
+
+@functools.cache
+def population(agents: int = 2):
+    """Newborn members of `make_family()`, [A]; nobody changes them."""
+    return jax.jit(lambda key: populate(make_family(agents=agents), key))(jax.random.key(0))
+
+
+def member(index: int = 0):
+    return jax.tree.map(lambda x: x[index], population())
+
+
+@functools.cache
+def rule_params():
+    return jax.jit(smooth_rule().init)(jax.random.key(1))
