@@ -24,7 +24,7 @@ from rulax.discovery.discover import Plan
 from rulax.discovery.evaluate import Exam, Yardsticks, late_mean, unmoved
 from rulax.envs.catch import Catch
 from rulax.rules.registry import make_rule
-from rulax.run import discover_setup
+from rulax.run import checkpoint, discover_setup
 from rulax.run.cli import main
 from rulax.run.discover_memory import MEMORY, plan_memory
 from rulax.run.errors import UserError
@@ -169,11 +169,12 @@ def test_a_killed_discovery_goes_on_exactly_and_its_rule_trains(tmp_path: Path) 
     command = [sys.executable, "-m", "rulax"]
     line = [*command, *LINE, "--steps", "30", "--evaluate-every", "10"]
     process = subprocess.Popen([*line, "--out", "parts"], cwd=tmp_path, env=environment)
-    while process.poll() is None and not ((tmp_path / "parts").exists() and len(read_rows(tmp_path / "parts")) > 5):
+    while process.poll() is None and not ((tmp_path / "parts").exists() and len(read_rows(tmp_path / "parts")) > 13):
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL
     assert read_rows(tmp_path / "parts")[-1]["step"] < 30
+    assert checkpoint.load(tmp_path / "parts" / "checkpoint.safetensors").facts["books"]["step"] in (10, 20)
     rulax([*command, "discover", "--resume", "parts", "--quiet"])
     rulax([*line, "--out", "whole"])
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
