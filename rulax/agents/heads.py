@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from rulax.agents.layers import LSTM, MLP, Linear, lstm_gates
 from rulax.settings import Network
-from rulax.types import Array, Head, Predictions
+from rulax.types import Array, Head, Predictions, PyTree
 
 STATE_HEAD_STD = 1e-2  # flat heads start almost uniform, as in the reference: without it Disco103 learns badly
 
@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     """What is predicted of states before any action is looked at; both readings of the actions start from it."""
 
     state: Predictions  # [..., size]
-    model: tuple[Array, Array] | tuple[()]  # see `ActionModel.begin`; () without predictions per action
+    model: PyTree  # cell and gates, see `ActionModel.begin`; () without predictions per action
 
 
 class Heads(eqx.Module):
