@@ -44,7 +44,7 @@ class ActionModel(eqx.Module):
         """Predictions of all actions, [..., A, size]."""
         return self._read(gates[..., None, :] + self.step.weight_input, cell[..., None, :])
 
-    def taken(self, cell: Array, gates: Array, action: Array) -> Predictions:
+    def taken(self, action: Array, cell: Array, gates: Array) -> Predictions:
         """Predictions of one action per state, [..., size]."""
         one_hot = jax.nn.one_hot(action, self.step.weight_input.shape[0], dtype=cell.dtype)
         return self._read(gates + one_hot @ self.step.weight_input, cell)
@@ -83,7 +83,7 @@ class Heads(eqx.Module):
         return seen.state | (self.action.every(*seen.model) if self.action else {})
 
     def taken(self, seen: Seen, action: Array) -> Predictions:
-        return seen.state | (self.action.taken(*seen.model, action) if self.action else {})
+        return seen.state | (self.action.taken(action, *seen.model) if self.action else {})
 
     def first_layers(self) -> list[Linear]:
         """The layers that read the embedding; all of them are linear."""
