@@ -8,30 +8,30 @@ import numpy as np
 import optax
 import pytest
 
-from rulax.discovery.estimators import backprop
-from rulax.discovery.meta_step import estimate, rule_problem
+from rulax.discovery.flops import programs_in
+from rulax.discovery.meta_step import estimate, over_agents, rule_problem
 from rulax.discovery.outer_loss import outer_loss
+from rulax.discovery.population import populate
 from rulax.discovery.window import mean_penalties, relive
 from tests.discovery.families import make_family, member, population, rule_params
 
-STRATEGY = "both"
 
-
-def with_window(problem):
-    """A problem whose metrics hold the window itself."""
+@functools.cache
+def compiled():
+    """The meta-gradient of two agents; its metrics also hold the window itself. One program for all tests of this file."""
+    problem = rule_problem(make_family(), "plain")
 
     def judge(update, rule_params, member, window):
         loss, metrics = problem.judge(update, rule_params, member, window)
         return loss, metrics | {"window": window}
 
-    return problem._replace(judge=judge)
+    return jax.jit(estimate(make_family(), problem._replace(judge=judge)))
 
 
 @functools.cache
 def lived():
-    """Gradient, member and metrics of one agent, by `live`."""
-    problem = with_window(rule_problem(make_family(), STRATEGY))
-    return jax.jit(lambda params, one: backprop(problem, params, one))(rule_params(), member())
+    """Gradient, member and metrics of the first agent."""
+    return jax.tree.map(lambda x: x[0], compiled()(rule_params(), population()))
 
 
 def close(ours, wanted, rtol=2e-4):
@@ -42,7 +42,7 @@ def close(ours, wanted, rtol=2e-4):
 
 def test_a_window_lived_again_from_its_record_is_the_same():
     family = make_family()
-    problem = rule_problem(family, STRATEGY)
+    problem = rule_problem(family, "plain")
     grads, after, metrics = lived()
     window = metrics["window"]
 
@@ -72,47 +72,44 @@ def test_a_window_goes_on_where_the_last_one_ended():
     close(window.agent, learner.params, 0)
 
 
-@functools.cache
-def gradients(at_once):
-    family = make_family(agents=4)
-    return jax.jit(estimate(family, rule_problem(family, STRATEGY), at_once))(rule_params(), population(4))
-
-
-def test_agents_in_groups_give_what_all_at_once_give():
-    (all_grads, all_after, _), (grads, after, _) = gradients(0), gradients(2)
-    for agent in range(4):
-        close(*(jax.tree.map(lambda x, agent=agent: x[agent], tree) for tree in (grads, all_grads)))
-    close(after.life.learner.params, all_after.life.learner.params, 1e-5)
-    np.testing.assert_array_equal(after.budget, all_after.budget)
-    norms = jax.vmap(optax.global_norm)(all_grads)
-    assert len(set(np.asarray(norms).tolist())) == 4  # four lives, four gradients
-
-
-def test_an_agent_is_traced_once_whatever_their_number():
-    counts = {}
-    for agents in (1, 3, 8):
-        members, calls = jax.tree.map(lambda x, a=agents: jnp.zeros((a, *x.shape[1:])), population().age[:, None]), []
-
-        def one(member, calls=calls):
-            calls.append(1)
-            return member, member, {}
-
-        class Members:
-            age = members[:, 0]
-
-        jax.eval_shape(lambda m, one=one: jax.vmap(one)(m), members)
-        counts[agents] = len(calls)
-    assert set(counts.values()) == {1}
-
-
-def test_a_life_without_a_gradient_is_over():
-    family = make_family()
-    spoiled = population()._replace(budget=jnp.array([8, 8]))
-    weights = jax.tree.map(lambda x: x.at[1].set(jnp.nan), spoiled.life.learner.params)
-    learner = spoiled.life.learner._replace(params=weights)
-    spoiled = spoiled._replace(life=spoiled.life._replace(learner=learner))
-    problem = rule_problem(family, STRATEGY)
-    grads, after, _ = jax.jit(estimate(family, problem, 0))(rule_params(), spoiled)
-    finite = np.isfinite(jax.vmap(optax.global_norm)(grads))
-    np.testing.assert_array_equal(finite, [True, False])
+def test_a_life_without_a_gradient_is_over_and_the_other_goes_on():
+    learner = population().life.learner
+    learner = learner._replace(params=jax.tree.map(lambda x: x.at[1].set(jnp.nan), learner.params))
+    spoiled = population()._replace(life=population().life._replace(learner=learner), budget=jnp.array([8, 8]))
+    grads, after, _ = compiled()(rule_params(), spoiled)
+    np.testing.assert_array_equal(np.isfinite(jax.vmap(optax.global_norm)(grads)), [True, False])
     np.testing.assert_array_equal(after.budget, [8, 0])
+    close(jax.tree.map(lambda x: x[0], grads), lived()[0], 1e-6)
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 2, 5, 9])
+def test_agents_in_groups_give_what_all_at_once_give(at_once):
+    """Five agents: groups that divide them and groups that do not."""
+    members = population(5)
+
+    def one(member):
+        grads = jax.tree.map(lambda x: jnp.tanh(x) @ x.T if x.ndim == 2 else x, member.life.learner.params)
+        return grads, member._replace(age=member.age + 3), {"seen": member.life.actor.task}
+
+    grads, after, metrics = jax.jit(lambda m: over_agents(one, m, at_once))(members)
+    for agent in range(5):
+        wanted, _, seen = one(jax.tree.map(lambda x, agent=agent: x[agent], members))
+        close(jax.tree.map(lambda x, agent=agent: x[agent], grads), wanted, 1e-5)
+        assert float(metrics["seen"][agent]) == float(seen["seen"])
+    np.testing.assert_array_equal(after.age, 3)
+
+
+def operations(program):
+    """Operations in a traced program, those of inner programs included."""
+    equations = getattr(program, "jaxpr", program).eqns
+    return len(equations) + sum(operations(inner) for equation in equations for inner in programs_in(equation))
+
+
+def test_the_program_is_the_same_whatever_the_number_of_agents():
+    """What is compiled has as many operations for eight agents as for two: agents are an axis, not a Python loop."""
+    numbers = {}
+    for agents in (2, 8):
+        family = make_family(agents=agents)
+        members = jax.eval_shape(lambda key, family=family: populate(family, key), jax.random.key(0))
+        numbers[agents] = operations(jax.make_jaxpr(estimate(family, rule_problem(family, "plain")))(rule_params(), members))
+    assert numbers[2] == numbers[8] > 1000
