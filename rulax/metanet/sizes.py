@@ -33,7 +33,7 @@ class Sizes:
     predictions: bool = True
     """Whether the agent makes the predictions y and z, which have no meaning but what discovery gives them."""
     bootstrap: bool = True
-    """Whether a target may depend on predictions of later states: y, z and the value at t + 1 and after."""
+    """Whether a target may depend on predictions of later states: y, z and the value at t + 1 (its Retrace advantage stays)."""
     lifetime: bool = True
     """Whether the rule remembers anything from one update to the next."""
     value: bool = True

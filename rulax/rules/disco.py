@@ -36,7 +36,7 @@ LEARNING = Learning(
     clip_update=1.0,
     slow_decay=0.9,
 )
-NETWORK = Network(torso="mlp", hidden=(256, 256), activate_last=False, action_model=64, action_hidden=(64,))
+NETWORK = Network(torso="auto", hidden=(256, 256), activate_last=False, action_model=64, action_hidden=(64,))
 
 
 class DiscoState(NamedTuple):

@@ -104,7 +104,7 @@ def against_reference(config: BenchTrainConfig, recipe: Any, environment: Any, c
     return {
         "reference_cpu_s_per_update": reference,
         "times_reference_speed": reference / cpu,
-        "share_of_reference_memory": memory / REFERENCE_RSS_MB,
+        "share_of_reference_memory": memory / REFERENCE_RSS_MB,  # recorded with 3 actions only
     }
 
 

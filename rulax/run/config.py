@@ -31,8 +31,8 @@ class TrainConfig:
 
     env: str = setting("", "what to train", positional=True, metavar="ENV")
     """Environment, for example catch; `rulax envs` lists them all."""
-    rule: str = setting(DEFAULT_RULE, "what to train", metavar="NAME")
-    """Update rule; `rulax rules` lists them all."""
+    rule: str = setting(DEFAULT_RULE, "what to train", metavar="NAME|FILE")
+    """Update rule, by name (`rulax rules` lists them all) or from a rule file."""
     steps: int = setting(500_000, "what to train")
     """Environment steps per seed; 200k, 1e6 and 1_000_000 are understood [default: what the rule recommends]."""
     seeds: int = setting(1, "what to train")
