@@ -126,7 +126,7 @@ def loss_results(network, state, batch: Batch, sizes: Sizes) -> dict[str, Array]
     weighted = {name: getattr(constants, f"{name}_cost") * term for name, term in terms.items()}
     no_meta = weighted.pop("value")
     logs, logs_of_value = meta_logs(taken, batch, made, sizes), value_logs(taken, batch, made, estimates, sizes)
-    slopes, metrics = gradient(disco(sizes), Reading(taken, back, jnp.zeros(())), made, batch.experience)
+    slopes, metrics = gradient(disco(sizes), Reading(taken, back, jnp.zeros(()), params=None), made, batch.experience)
     results = {"agent_loss": sum(weighted.values()), "agent_loss_no_meta": no_meta, "mask": batch.experience.valid}
     results |= {f"component_{TERMS[name]}": term for name, term in terms.items()}
     results |= renamed(logs, "agent_loss_log/") | renamed(logs_of_value, "agent_loss_no_meta_log/")
