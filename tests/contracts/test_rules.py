@@ -64,7 +64,7 @@ def learn(name):
 
 def says(agent, observation):
     """Value and policy of an agent at one observation."""
-    predictions = agent.predict(agent.torso(jnp.asarray(observation)[None]))
+    predictions = agent.predict(agent.heads.begin(agent.torso(jnp.asarray(observation)[None])))
     policy = jax.nn.softmax(predictions["policy"][0])
     value = expected_value(predictions["value"][0], SMALL_BINS)
     return float(value if value.ndim == 0 else value @ policy), np.asarray(policy)
