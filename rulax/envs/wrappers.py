@@ -21,15 +21,14 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 
 
 @dataclasses.dataclass(frozen=True)
-class MoreActions(Environment):
-    """The same world with more actions to choose from; the others do what its last one does. For benchmarks."""
+class Wrapped(Environment):
+    """A world as it is; subclasses change something about it."""
 
     world: Environment
-    num_actions: int
 
-    def __post_init__(self) -> None:
-        if self.num_actions < self.world.num_actions:
-            raise ValueError(f"actions must be at least the environment's own {self.world.num_actions}, not {self.num_actions}")
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.world.num_actions
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
@@ -45,6 +44,24 @@ class MoreActions(Environment):
         return self.world.reset(task, key)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        return self.world.step(task, state, action, key)
+
+
+@dataclasses.dataclass(frozen=True)
+class MoreActions(Wrapped):
+    """The same world with more actions to choose from; the others do what its last one does. For benchmarks."""
+
+    actions: int
+
+    def __post_init__(self) -> None:
+        if self.actions < self.world.num_actions:
+            raise ValueError(f"actions must be at least the environment's own {self.world.num_actions}, not {self.actions}")
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.actions
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         return self.world.step(task, state, jnp.minimum(action, self.world.num_actions - 1), key)
 
 
@@ -56,25 +73,10 @@ class LimitedState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class TimeLimit(Environment):
+class TimeLimit(Wrapped):
     """Truncates an episode after `limit` steps, unless it terminates at that very step."""
 
-    world: Environment
     limit: int
-
-    @property
-    def num_actions(self) -> int:  # type: ignore[override]
-        return self.world.num_actions
-
-    @property
-    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return self.world.observation
-
-    def default_task(self) -> PyTree:
-        return self.world.default_task()
-
-    def sample_task(self, key: Array) -> PyTree:
-        return self.world.sample_task(key)
 
     def reset(self, task: PyTree, key: Array) -> tuple[LimitedState, PyTree]:
         world, observation = self.world.reset(task, key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
-from rulax.rules.returns import over_streams, vtrace
+from rulax.rules.returns import Clips, over_streams, vtrace
 from rulax.rules.values import (
     SMALL_BINS,
     Bins,
@@ -55,9 +55,8 @@ def actor_critic(
         policy = now(batch.online["policy"])
         action, valid = experience.action, experience.valid
         ratios = jnp.exp(log_probability(policy, action) - log_probability(experience.behaviour, action))
-        clips = {"clip_error": clip_ratio, "clip_trace": clip_ratio, "clip_advantage": clip_ratio}
         arrays = (experience.reward, discount * experience.discount, values, ratios, valid)
-        estimate = over_streams(vtrace, *arrays, trace=trace, **clips)
+        estimate = over_streams(vtrace, *arrays, trace=trace, clips=Clips(clip_ratio, clip_ratio, clip_ratio))
         advantages = estimate.advantages
         if normalise_advantages:
             rule_state = update_moments(rule_state, advantages, valid)

@@ -34,6 +34,14 @@ class VTrace(NamedTuple):
     advantages: Array  # [T] weights of the policy gradient, importance ratio included
 
 
+class Clips(NamedTuple):
+    """Largest importance ratios of V-trace, in the order of the paper: of errors (rho), of traces (c), of advantages."""
+
+    error: float = 1.0
+    trace: float = 1.0
+    advantage: float = 1.0
+
+
 def over_streams(function: Callable, *arrays: Array | None, **shared):
     """Apply a function of one stream to every stream of `arrays` [T, B, ...]; keywords (`trace`, clips) are shared."""
     return jax.vmap(functools.partial(function, **shared), in_axes=1, out_axes=1)(*arrays)
@@ -81,9 +89,7 @@ def vtrace(
     valid: Array | None = None,
     *,
     trace: Array | float = 1.0,
-    clip_error: float = 1.0,
-    clip_trace: float = 1.0,
-    clip_advantage: float = 1.0,
+    clips: Clips = Clips(),
 ) -> VTrace:
     """V-trace targets and policy-gradient advantages (Espeholt et al. 2018, eq. 1 and section 4.2), `ratios` [T] = pi / mu.
 
@@ -94,8 +100,8 @@ def vtrace(
     """
     valid = _all_valid(valid, rewards)
     errors = rewards + discounts * later(values) - now(values)
-    corrections = accumulate(jnp.minimum(clip_error, ratios) * errors, discounts * trace * jnp.minimum(clip_trace, ratios), valid)
-    advantages = jnp.minimum(clip_advantage, ratios) * (errors + discounts * trace * _shift(corrections))
+    corrections = accumulate(jnp.minimum(clips.error, ratios) * errors, discounts * trace * jnp.minimum(clips.trace, ratios), valid)
+    advantages = jnp.minimum(clips.advantage, ratios) * (errors + discounts * trace * _shift(corrections))
     return VTrace(now(values) + corrections, jnp.where(valid, advantages, jnp.zeros_like(advantages)))
 
 

@@ -46,7 +46,7 @@ def test_lambda_returns_and_advantages_equal_rlax(data, trace):
 @pytest.mark.parametrize(("trace", "clip_error", "clip_advantage"), [(1.0, 1.0, 1.0), (0.8, 1.0, 1.0), (0.8, 2.0, 1.5)])
 def test_vtrace_equals_rlax(data, trace, clip_error, clip_advantage):
     rewards, discounts, values, ratios = (data[name] for name in ("rewards", "discounts", "values", "ratios"))
-    ours = returns.vtrace(rewards, discounts, values, ratios, trace=trace, clip_error=clip_error, clip_advantage=clip_advantage)
+    ours = returns.vtrace(rewards, discounts, values, ratios, trace=trace, clips=returns.Clips(clip_error, 1.0, clip_advantage))
     theirs = rlax.vtrace_td_error_and_advantage(
         values[:-1], values[1:], rewards, discounts, ratios, trace, clip_error, clip_advantage
     )
