@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.discovery.memory import Update
+from rulax.discovery.memory import Update, Updates
 from rulax.discovery.population import Member
 from rulax.discovery.window import Window
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
@@ -24,9 +24,9 @@ class Problem(NamedTuple):
     """What is optimised."""
 
     enter: Callable[[PyTree, Member], tuple[PyTree, Member]]  # meta_params, member -> rule_params, member
-    live: Callable[[Update, PyTree, Member], tuple[Member, Window, Metrics]]
-    judge: Callable[[Update, PyTree, Member, Window], tuple[Array, Metrics]]  # the loss of a window, to be differentiated
-    update: Update
+    live: Callable[[Updates, PyTree, Member], tuple[Member, Window, Metrics]]
+    judge: Callable[[Updates, PyTree, Member, Window], tuple[Array, Metrics]]  # the loss of a window, to be differentiated
+    updates: Updates
     pairs: int = 4
     noise: float = 0.02
 
@@ -39,8 +39,8 @@ def backprop(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
 
     def outcome(meta_params: PyTree) -> tuple[Array, tuple[Member, Metrics]]:
         rule_params, entered = problem.enter(meta_params, member)
-        after, window, metrics = problem.live(problem.update, rule_params, entered)
-        loss, judged = problem.judge(problem.update, rule_params, after, window)
+        after, window, metrics = problem.live(problem.updates, rule_params, entered)
+        loss, judged = problem.judge(problem.updates, rule_params, after, window)
         return loss, (after, metrics | judged | {"outer_loss": loss})
 
     grads, (after, metrics) = jax.grad(outcome, has_aux=True)(meta_params)
@@ -49,7 +49,7 @@ def backprop(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
 
 def first_order(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
     """Reverse mode that ignores how each update's gradient depends on the updates before it."""
-    return backprop(problem._replace(update=detached(problem.update)), meta_params, member)
+    return backprop(problem._replace(updates=problem.updates._replace(one=detached(problem.updates.one))), meta_params, member)
 
 
 def detached(update: Update) -> Update:
@@ -77,13 +77,13 @@ def evolution(problem: Problem, meta_params: PyTree, member: Member) -> Estimate
 
     def fitness(noise: PyTree) -> Array:
         perturbed = jax.tree.map(lambda p, e: p + problem.noise * e, meta_params, noise)
-        return problem.live(problem.update, *problem.enter(perturbed, member))[2]["validation_reward"]
+        return problem.live(problem.updates, *problem.enter(perturbed, member))[2]["validation_reward"]
 
     values = jax.vmap(fitness)(noise)
     grads = evolution_gradient(values, noise, problem.noise)
     rule_params, entered = problem.enter(meta_params, member)
-    after, window, metrics = problem.live(problem.update, rule_params, entered)
-    loss, judged = problem.judge(problem.update, rule_params, after, window)
+    after, window, metrics = problem.live(problem.updates, rule_params, entered)
+    loss, judged = problem.judge(problem.updates, rule_params, after, window)
     return grads, after, metrics | judged | {"outer_loss": loss, "fitness_spread": jnp.std(values)}
 
 
@@ -112,8 +112,8 @@ def centred_ranks(fitness: Array) -> Array:
 def displacement(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
     """Reptile (Nichol et al. 2018): meta-parameters are those an agent is born with, and move to where it arrives."""
     rule_params, entered = problem.enter(meta_params, member)
-    after, window, metrics = problem.live(problem.update, rule_params, entered)
-    loss, judged = problem.judge(problem.update, rule_params, after, window)
+    after, window, metrics = problem.live(problem.updates, rule_params, entered)
+    loss, judged = problem.judge(problem.updates, rule_params, after, window)
     grads = jax.tree.map(lambda start, end: start - end, meta_params, after.life.learner.params)
     return grads, after, metrics | judged | {"outer_loss": loss}
 

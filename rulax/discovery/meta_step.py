@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from rulax.discovery.estimators import ESTIMATORS, Problem
-from rulax.discovery.memory import make_update
+from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.meta_optimiser import MetaOptimiser
 from rulax.discovery.objectives import OBJECTIVES
 from rulax.discovery.population import Family, Member
@@ -87,9 +87,9 @@ def rule_problem(family: Family, strategy: str) -> Problem:
     def enter(meta_params: PyTree, member: Member) -> tuple[PyTree, Member]:
         return meta_params, member
 
-    def lived(update, rule_params: PyTree, member: Member):
-        return live(family, update, rule_params, member)
+    def lived(updates: Updates, rule_params: PyTree, member: Member):
+        return live(family, updates, rule_params, member)
 
     settings = family.settings
     judge = OBJECTIVES[settings.objective](family)
-    return Problem(enter, lived, judge, make_update(family.learner, strategy), settings.pairs, settings.noise)
+    return Problem(enter, lived, judge, make_updates(family.learner, strategy), settings.pairs, settings.noise)

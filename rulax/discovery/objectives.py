@@ -1,4 +1,4 @@
-"""What a window is judged by, as a function to differentiate: `(update, rule_params, member, window) -> loss, metrics`."""
+"""What a window is judged by, as a function to differentiate: `(updates, rule_params, member, window) -> loss, metrics`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import jax
 
-from rulax.discovery.memory import Update
+from rulax.discovery.memory import Updates
 from rulax.discovery.outer_loss import look, now_taken, outer_loss, policy_gradient
 from rulax.discovery.population import Family, Member
 from rulax.discovery.window import Window, live
 from rulax.rules.values import kl, masked_mean
 from rulax.types import Array, Metrics, PyTree
 
-Objective = Callable[[Update, PyTree, Member, Window], tuple[Array, Metrics]]
+Objective = Callable[[Updates, PyTree, Member, Window], tuple[Array, Metrics]]
 
 
 def by_policy_gradient(family: Family) -> Objective:
     """The paper's: the policy gradient on validation experience, with regularisers."""
 
-    def judge(update: Update, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
-        del update, rule_params, member
+    def judge(updates: Updates, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
+        del updates, rule_params, member
         return outer_loss(family.settings, window.agent, window.validation, window.advantage, window.penalties)
 
     return judge
@@ -37,9 +37,9 @@ def by_bootstrap(family: Family) -> Objective:
     settings = family.settings
     further = dataclasses.replace(family, settings=dataclasses.replace(settings, window=settings.bootstrap_updates))
 
-    def judge(update: Update, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
+    def judge(updates: Updates, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
         data = jax.lax.stop_gradient((rule_params, member))  # the target is not to be moved
-        later = live(further, update, *data)[0].life.learner.params
+        later = live(further, updates, *data)[0].life.learner.params
 
         def loss(agent: PyTree) -> Array:
             return policy_gradient(now_taken(look(agent, window.validation)), window.validation, window.advantage)

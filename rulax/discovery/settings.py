@@ -22,8 +22,9 @@ class Discovery:
     """How the meta-gradient is estimated."""
     objective: Literal["policy_gradient", "bootstrap"] = "policy_gradient"
     """What a window is judged by: the policy gradient on validation experience, or the distance to its own continuation."""
-    memory: Literal["auto", "plain", "remat", "mixed", "both"] = "auto"
-    """What backprop stores: all, or per update only the agent and its gradient (remat), or no inner backward pass (mixed)."""
+    memory: Literal["auto", "plain", "remat", "mixed", "both", "segments"] = "auto"
+    """What backprop stores: all, or per update only the agent and its gradient (remat), or no inner backward pass (mixed), or both,
+    or remat of only a few updates at a time (segments)."""
     agents_at_once: int = 0
     """Agents of one environment that are differentiated at the same time; 0 means all, or what fits if memory is auto."""
     meta_optimiser: Literal["per_agent", "mean"] = "per_agent"

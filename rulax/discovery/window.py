@@ -6,21 +6,18 @@ updates again from recorded experience; both give the same gradient, which is ho
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from rulax.discovery.critic import improve, judge
-from rulax.discovery.memory import Update
+from rulax.discovery.memory import Updates, repeat
 from rulax.discovery.outer_loss import PENALTY
 from rulax.discovery.population import Family, Member
 from rulax.learning.life import draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
-
-SHORT = 4  # updates
 
 
 class Window(NamedTuple):
@@ -41,7 +38,7 @@ class Record(NamedTuple):
     keys: Array  # [N] and its randomness
 
 
-def live(family: Family, update: Update, rule_params: PyTree, member: Member) -> tuple[Member, Window, Metrics]:
+def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) -> tuple[Member, Window, Metrics]:
     """Act and update N times, then act once more for validation: where the agent is now, what to judge it by, metrics."""
     settings, before = family.settings, member.life.learner
 
@@ -50,14 +47,14 @@ def live(family: Family, update: Update, rule_params: PyTree, member: Member) ->
         life = store(life, fresh)
         key_mix, key_update = jax.random.split(keys.study)
         experience = draw(family.recipe.learning, life, fresh, key_mix)
-        learner, learned = update(rule_params, life.learner, experience, key_update)
+        learner, learned = updates.one(rule_params, life.learner, experience, key_update)
         critic = member.critic
         if settings.critic_learns_from == "updates":
             critic = improve(settings, critic, fresh, fresh.behaviour)  # fresh experience is on policy
         member = member._replace(life=life._replace(learner=learner, key=keys.life), critic=critic, age=member.age + 1)
         return member, (experience, key_update, learned | acted)
 
-    member, (experience, keys, metrics) = repeat(one, member, settings.window)
+    member, (experience, keys, metrics) = repeat(updates, one, member, None, settings.window)
     after, validation, acted, keys_after = practise(family, member, settings.validation_unroll)
     judgement = judge(settings, member.critic, validation, validation.behaviour)
     critic = member.critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
@@ -69,18 +66,6 @@ def live(family: Family, update: Update, rule_params: PyTree, member: Member) ->
     return member, window, describe(metrics, validation, acted)
 
 
-def repeat(one: Callable, member: Member, times: int) -> tuple[Member, tuple]:
-    """A scan. In a short one the first turn stands apart: the agent it starts from is data, so its derivative is not needed.
-
-    That saves a fifth of the work of two updates, and costs the compiler a second copy of the update.
-    """
-    if not 1 < times <= SHORT:
-        return jax.lax.scan(one, member, None, length=times)
-    member, first = one(member, None)
-    member, others = jax.lax.scan(one, member, None, length=times - 1)
-    return member, jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), first, others)
-
-
 def practise(family: Family, member: Member, unroll: int):
     """Act with the agent as it is. To the meta-gradient what happens is data: no derivative passes through the world."""
     keys = split_keys(member.life)
@@ -89,13 +74,13 @@ def practise(family: Family, member: Member, unroll: int):
     return member.life._replace(actor=actor), experience, episode_metrics(experience, episode), keys
 
 
-def relive(update: Update, rule_params: PyTree, record: Record) -> tuple[LearnerState, Metrics]:
+def relive(updates: Updates, rule_params: PyTree, record: Record) -> tuple[LearnerState, Metrics]:
     """The same updates from recorded arrays: the agent after them, and their metrics, [N] each."""
 
     def one(learner: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, Metrics]:
-        return update(rule_params, learner, *inputs)
+        return updates.one(rule_params, learner, *inputs)
 
-    return jax.lax.scan(one, record.learner, (record.experience, record.keys))
+    return repeat(updates, one, record.learner, (record.experience, record.keys), len(record.keys))
 
 
 def mean_penalties(metrics: Metrics) -> dict[str, Array]:

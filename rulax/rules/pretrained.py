@@ -163,8 +163,7 @@ def is_disco103(path: Path) -> bool:
 
 def get_disco103(source: str | Path | None = None) -> Path:
     """Install the published rule from a local copy, or from the reference's repository. Returns where it is now."""
-    data = _download() if source is None else rule_files.read_bytes(Path(source))
-    origin = URLS[0] if source is None else Path(source).name
+    data, origin = _download() if source is None else (rule_files.read_bytes(Path(source)), Path(source).name)
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise RuleFileError(
             f"{origin} is not the published Disco103 (its sha256 differs from {SHA256[:12]}...); nothing was installed"
@@ -178,13 +177,13 @@ def get_disco103(source: str | Path | None = None) -> Path:
     return folder / FILE_NAME
 
 
-def _download() -> bytes:
-    """The published file from the first address that has it."""
+def _download() -> tuple[bytes, str]:
+    """The published file from the first address that has it, and that address."""
     problem: Any = None
     for url in URLS:
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
-                return answer.read(rule_files.MAX_BYTES)
+                return answer.read(rule_files.MAX_BYTES), url
         except (urllib.error.URLError, TimeoutError, OSError) as error:
             problem = getattr(error, "reason", error)
     raise RuleFileError(f"Disco103 cannot be downloaded ({problem}): get {FILE_NAME} elsewhere and give it with --from FILE")

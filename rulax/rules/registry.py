@@ -52,7 +52,11 @@ class UnknownRule(ValueError):
     """There is no rule of that name."""
 
     def __init__(self, name: str):
-        super().__init__(f"unknown rule '{name}'; {_suggest(name, RULES)}known: {', '.join(sorted(RULES))}")
+        ending = Path(name).suffix
+        if ending:
+            super().__init__(f"'{name}' is no rule file: those end in {' or '.join(FILE_ENDINGS)} (other formats are never opened)")
+        else:
+            super().__init__(f"unknown rule '{name}'; {_suggest(name, RULES)}known: {', '.join(sorted(RULES))}")
 
 
 def list_rules() -> dict[str, str]:

@@ -204,6 +204,8 @@ def load_preset(name: str) -> dict[str, Any]:
         path = PRESETS / f"{name}.yaml"
         if not path.exists():
             known = preset_names()
+            if name in preset_names(suites=True):
+                raise UserError(f"'{name}' is a suite, not a preset: rulax discover {name}")
             raise UserError(f"unknown preset '{name}'{suggestion(name, known, 'known: ' + ', '.join(known))}")
     import yaml  # here, because most commands never read a preset
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.discovery.discover import Discoverer, Plan
-from rulax.discovery.memory import STRATEGIES
+from rulax.discovery.memory import ONE_PASS, STRATEGIES
 from rulax.run import folder as folders
 from rulax.run.errors import UserError
 
@@ -85,7 +85,7 @@ def predict(discoverer: Discoverer, family: Any, phase: Say) -> dict[str, int]:
     """The compiler's bytes for one family under every strategy that its learner allows."""
     learning = family.recipe.learning
     one_pass = learning.epochs * learning.minibatches == 1
-    possible = [each for each in STRATEGIES if one_pass or each in ("plain", "remat")]
+    possible = [each for each in STRATEGIES if one_pass or each not in ONE_PASS]
     found = {}
     for each in possible:
         phase(f"predicting the memory of {family.name} with {each}")

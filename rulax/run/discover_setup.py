@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from typing import Any, NamedTuple
 
+from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import Discovery
 from rulax.metanet.sizes import Sizes
 from rulax.run import folder as folders
@@ -95,10 +96,10 @@ def check_start(name: str) -> None:
 def check_passes(settings: Discovery, recipe: Any) -> None:
     """Two strategies of memory know only one gradient per update."""
     passes = recipe.learning.epochs * recipe.learning.minibatches
-    if passes > 1 and settings.memory in ("mixed", "both"):
+    if passes > 1 and settings.memory in ONE_PASS:
         raise UserError(
             f"memory {settings.memory} differentiates one gradient per update, but epochs x minibatches is {passes}; use "
-            "--memory plain or remat"
+            "--memory plain, remat or segments"
         )
 
 

@@ -69,7 +69,7 @@ def show(command: str, kind: str, entries: list[tuple[str, str]], more: list[tup
     """Names and summaries in two columns."""
     chosen = [entry for entry in entries + more if wanted.lower() in " ".join(entry).lower()]
     if not chosen:
-        known = [name for name, _ in entries]
+        known = [name for name, _ in entries] + (["get"] if command == "rules" else [])
         raise UserError(f"no {kind} contains '{wanted}'{suggestion(wanted, known, f'`rulax {command}` lists all')}")
     width = max(len(name) for name, _ in chosen)
     bold = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from rulax.discovery.estimators import Problem, backprop, displacement, evolution, first_order
+from rulax.discovery.memory import Updates
 from rulax.discovery.population import Member
 from rulax.learning.life import Life
 from rulax.types import LearnerState
@@ -23,23 +24,23 @@ def make_member(theta=START):
     return Member(Life(learner, (), (), jax.random.key(0)), None, jnp.int32(0), jnp.int32(9), jnp.int32(1))
 
 
-def make_problem(updates, enter=lambda meta_params, member: (meta_params, member), **noise):
+def make_problem(times, enter=lambda meta_params, member: (meta_params, member), **noise):
     """The loss is half the squared distance to a wanted theta; the reward is its negative."""
 
     def loss(theta):
         return 0.5 * jnp.sum(jnp.square(theta - WANTED))
 
-    def live(update, eta, member):
+    def live(updates, eta, member):
         learner = member.life.learner
-        for _ in range(updates):
-            learner, _ = update(eta, learner, None, None)
-        member = member._replace(life=member.life._replace(learner=learner), age=member.age + updates)
+        for _ in range(times):
+            learner, _ = updates.one(eta, learner, None, None)
+        member = member._replace(life=member.life._replace(learner=learner), age=member.age + times)
         return member, learner.params, {"validation_reward": -loss(learner.params)}
 
-    def judge(update, eta, member, window):
+    def judge(updates, eta, member, window):
         return loss(window), {}
 
-    return Problem(enter, live, judge, one_update, **noise)
+    return Problem(enter, live, judge, Updates(one_update), **noise)
 
 
 def by_hand(eta, updates, passes_through):

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from rulax.discovery.memory import STRATEGIES, make_update
+from rulax.discovery.memory import STRATEGIES, make_updates, segment_length
 from rulax.discovery.outer_loss import outer_loss, with_penalties
 from rulax.discovery.window import mean_penalties, relive
 from rulax.learning.update import update
@@ -42,10 +42,10 @@ def judged(settings, agent, penalties):
 
 def outcome_of(learner, strategy, record, settings=WEIGHTS):
     """The outcome as a function of the rule's parameters, compiled together with its gradient."""
-    one_update = make_update(learner, strategy)
+    updates = make_updates(learner, strategy)
 
     def outcome(rule_params):
-        state, metrics = relive(one_update, rule_params, record)
+        state, metrics = relive(updates, rule_params, record)
         return judged(settings, state.params, mean_penalties(metrics))
 
     return jax.jit(jax.value_and_grad(outcome))
@@ -69,7 +69,7 @@ def test_gradient_of_a_smooth_rule_is_that_of_finite_differences(strategy):
     settings = dataclasses.replace(WEIGHTS, target_kl_cost=0.0)
     with jax.enable_x64(True):
         learner = make_learner(smooth_rule(), optax.adam(0.1, eps=1e-2, eps_root=1e-4))
-        compiled = outcome_of(learner, strategy, jitted_record(learner, 3), settings)
+        compiled = outcome_of(learner, strategy, jitted_record(learner, 4), settings)
         params = jax.jit(learner.rule.init)(jax.random.key(0))
         assert_derivative(lambda p: compiled(p)[0], params, compiled(params)[1])
 
@@ -140,7 +140,11 @@ def test_gradient_of_a_discovered_rule_is_that_of_finite_differences_with_its_da
         assert abs(free / held - 1) > 1e-4
 
 
+def test_segments_keep_the_fewest_agents():
+    assert [segment_length(times) for times in (1, 4, 10, 20, 7)] == [1, 2, 2, 4, 1]
+
+
 def test_several_passes_cannot_be_mixed():
     learner = make_learner(smooth_rule(), optax.sgd(0.1))._replace(epochs=2)
     with pytest.raises(ValueError, match="use plain or remat"):
-        make_update(learner, "mixed")
+        make_updates(learner, "mixed")

@@ -47,7 +47,7 @@ def test_a_window_lived_again_from_its_record_is_the_same():
     window = metrics["window"]
 
     def outcome(params):
-        learner, numbers = relive(problem.update, params, window.record)
+        learner, numbers = relive(problem.updates, params, window.record)
         penalties = mean_penalties(numbers)
         return outer_loss(family.settings, learner.params, window.validation, window.advantage, penalties)[0], learner
 

@@ -6,13 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+CASES = ("1", "2", "3", "4", "5", "6", "7", "7w")
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__)
     parser.add_argument("folder", type=Path, help="folder of recorded arrays (golden data)")
     parser.add_argument("--weights", type=Path, help="disco_103.npz [default: ../shared/weights, then the cache]")
     parser.add_argument("--precision", choices=("float32", "float64"), help="only this one, in this process")
-    parser.add_argument("--cases", nargs="*", help="only these, for example 1 6 7w")
+    parser.add_argument("--cases", nargs="+", choices=CASES, help="only these, for example 1 6 7w")
     arguments = parser.parse_args()
     if not arguments.folder.is_dir():
         parser.error(f"{arguments.folder} is no folder")

@@ -51,6 +51,7 @@ class Line:
     worst: str = ""
     arrays: int = 0
     problem: str = ""
+    skipped: str = ""  # why there is nothing to judge
 
     def look(self, name: str, ours, recorded) -> None:
         """Compare one array; errors are relative to the recorded array's largest magnitude (absolute if that is 0)."""
@@ -74,6 +75,8 @@ class Line:
         return self.arrays > 0 and not self.problem and self.relative <= self.tolerance
 
     def __str__(self) -> str:
+        if self.skipped:
+            return f"{self.name:<42} {self.precision:<8} skip  {self.skipped}"
         verdict = "pass" if self.passed else "FAIL"
         what = self.problem or (f"worst {self.worst}" if self.arrays else "no arrays compared")
         numbers = f"{self.absolute:9.2e} {self.relative:9.2e} {self.tolerance:9.2e}"

@@ -9,6 +9,7 @@ import optax
 
 from rulax.agents.layers import MLP
 from rulax.discovery.critic import CriticState, critic_optimiser, improve, judge
+from rulax.discovery.memory import Updates
 from rulax.discovery.outer_loss import look, outer_loss, with_penalties
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record, mean_penalties, relive
@@ -143,7 +144,7 @@ def notebook_loss(network, learner: Learner, sizes: Sizes, life: LearnerState, c
         return life, metrics | {"logs": logs, "policy": jax.lax.stop_gradient(batch.online["policy"][:-1])}
 
     keys = jax.random.split(jax.random.key(0), data["train"].action.shape[0])
-    life, metrics = relive(one_update, network, Record(life, data["train"], keys))
+    life, metrics = relive(Updates(one_update), network, Record(life, data["train"], keys))
 
     def study(critic, inputs):
         return improve(NOTEBOOK, critic, *inputs), None
