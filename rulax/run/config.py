@@ -73,8 +73,9 @@ class TrainConfig:
 class BenchTrainConfig:
     """Measure how fast training is: updates and environment steps per second, compile time, memory."""
 
-    rule: str = setting(DEFAULT_RULE, "what to measure", metavar="NAME")
-    """Update rule; actor_critic and ppo are timed with their own settings, any other with the preset reference-catch."""
+    rule: str = setting("disco", "what to measure", metavar="NAME")
+    """Update rule; actor_critic and ppo are timed with their own settings, any other with the preset reference-catch: the default,
+    random weights of the sizes of Disco103, costs what Disco103 costs."""
     env: str = setting("", "what to measure", metavar="ENV")
     """Environment [default: what the preset names, else catch]."""
     seeds: int = setting(1, "what to measure")

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import rulax
 from rulax.envs.registry import make
 from rulax.learning.life import practise, store
 from rulax.learning.train import TrainerConfig, make_trainer
@@ -20,6 +21,7 @@ from rulax.rules.base import Recipe
 from rulax.rules.disco import LEARNING, NETWORK, disco
 from rulax.types import Experience, now
 from tests.metanet.worlds import SMALL
+from tests.shared import weights
 
 from .test_train import finish
 from .worlds import Counter
@@ -137,3 +139,11 @@ def test_gymnasium_trains_a_recurrent_agent():
     assert np.isfinite(metrics["loss"]).all()
     before, after = newborn.learner.params.torso, state.life.learner.params.torso
     assert np.abs(after.mlp.layers[0].weight[1] - before.mlp.layers[0].weight).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_the_published_rule_solves_catch(tmp_path, monkeypatch):
+    """What `rulax train catch --rule disco103` promises, with the settings that it chooses by itself."""
+    monkeypatch.setenv("RULAX_RULES", str(weights().parent))
+    run = rulax.train("catch", rule="disco103", quiet=True, out=str(tmp_path / "run"))
+    assert run.final_returns[0] >= 0.9

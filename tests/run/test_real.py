@@ -102,7 +102,7 @@ def test_the_agent_of_a_run_acts(tmp_path: Path, monkeypatch) -> None:
 
 
 def test_bench_prints_one_json_object(capsys) -> None:
-    assert main(["bench", "train", "--seconds", "0.01", "--json", *SMALL]) == 0
+    assert main(["bench", "train", "--rule", "actor_critic", "--seconds", "0.01", "--json", *SMALL]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["rule"], result["env"]) == ("actor_critic", "catch")
     for name in (
@@ -140,7 +140,7 @@ def test_an_agent_reads_gymnasiums_own_observations(tmp_path: Path, monkeypatch)
 
 
 def test_bench_can_offer_more_actions_than_the_environment_has(capsys) -> None:
-    assert main(["bench", "train", "--seconds", "0.01", "--json", "--actions", "7", *SMALL]) == 0
+    assert main(["bench", "train", "--rule", "actor_critic", "--seconds", "0.01", "--json", "--actions", "7", *SMALL]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["actions"] == 7
     assert 0 < result["utilisation"] < 1
