@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.files import write_atomically
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules import found_with, rule_files
@@ -186,7 +187,7 @@ def get_disco103(source: str | Path | None = None) -> Path:
     folder = rules_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        rule_files.write_whole(folder / FILE_NAME, data)
+        write_atomically(folder / FILE_NAME, data)
     except OSError as error:
         raise RuleFileError(f"{folder} cannot be written: {error.strerror or error}; set RULAX_CACHE to another folder") from None
     return folder / FILE_NAME

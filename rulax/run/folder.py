@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 from importlib import metadata
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rulax
+from rulax.files import write_atomically as write_atomically
 from rulax.run.errors import UserError
 
 CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY = (
@@ -21,20 +21,6 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY = (
     "curve.png",
     "summary.json",
 )
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write beside the file, then move into place: a crash leaves the old file or the new one, never half of it."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
