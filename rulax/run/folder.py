@@ -14,12 +14,13 @@ from typing import Any
 import rulax
 from rulax.run.errors import UserError
 
-CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY = (
+CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
     "config.json",
     "metrics.jsonl",
     "checkpoint.safetensors",
     "curve.png",
     "summary.json",
+    "report.html",
 )
 
 
