@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
 from rulax.report.html import number
 from rulax.report.page import write_page
 from rulax.run import folder as folders
-from rulax.run.log import Row, read_log
+from rulax.run.log import Row
 from rulax.run.progress import count, duration
 
 BASELINES, RULE = "baselines.json", "rule.safetensors"
@@ -29,14 +29,14 @@ def write_discover_page(folder: str | Path) -> Path:
     record = folders.read_config(folder)
     settings, summary = record["settings"], parts.read_json(folder / folders.SUMMARY)
     families = {"training": list(settings["envs"]), "validation": list(settings["validation"])}
-    rows, broken = read_log(folder, lambda row: is_whole(row, families))
+    rows, broken = parts.read_lines(folder, lambda row: is_whole(row, families))
     exams = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
     sticks = parts.read_json(folder / BASELINES)
     made = summary.get("meta_steps", rows[-1]["step"] if rows else 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
-    blocks += [Facts(facts(summary, made)), scores(exams, families, settings["evaluation_seeds"])]
-    blocks += [returns(exams, meta, families, sticks), *optimisation(meta), family_table(families, sticks, summary)]
+    blocks += [Facts(facts(summary, made)), scores(exams, families, settings["evaluation_seeds"], made)]
+    blocks += [returns(exams, meta, families, sticks, made), *optimisation(meta), family_table(families, sticks, summary)]
     blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
     more = [("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
     blocks.append(parts.cost(summary.get("environment_steps"), summary.get("seconds"), summary.get("cpu_seconds"), more))
@@ -82,15 +82,15 @@ def facts(summary: dict[str, Any], made: int) -> list[Fact]:
     ]
 
 
-def level(name: str, value: float, steps: list[int]) -> Line:
+def level(name: str, value: float, made: int) -> Line:
     """A yardstick, over the whole width."""
-    return Line(name, [min(steps, default=0), max(steps, default=1)], [value, value], style="reference")
+    return Line(name, [0, max(1, made)], [value, value], style="reference")
 
 
-def scores(exams: list[Row], families: dict[str, list[str]], seeds: int) -> Curves:
+def scores(exams: list[Row], families: dict[str, list[str]], seeds: int, made: int) -> Curves:
     """Mean scores of both kinds of families; each family faintly."""
     steps = [row["step"] for row in exams]
-    lines = [level("untrained", 0.0, steps), level(BY_PEOPLE, 1.0, steps)] if exams else []
+    lines = [level("untrained", 0.0, made), level(BY_PEOPLE, 1.0, made)] if exams else []
     for role in ROLES:
         if not families[role]:
             continue
@@ -106,7 +106,7 @@ def scores(exams: list[Row], families: dict[str, list[str]], seeds: int) -> Curv
     return Curves("Score of the rule", "meta-steps", "score of fresh agents", lines, note, points=True)
 
 
-def returns(exams: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any]) -> Panels:
+def returns(exams: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any], made: int) -> Panels:
     """One panel for each family: what fresh agents earn, what the population earns, and the yardsticks."""
     panels = []
     for role in ("training", "validation"):
@@ -116,8 +116,7 @@ def returns(exams: list[Row], meta: list[Row], families: dict[str, list[str]], s
             lived = [(row["step"], row[f"return/{family}"]) for row in meta if row.get(f"return/{family}") is not None]
             if lived:
                 lines.append(Line(POPULATION, [step for step, _ in lived], [value for _, value in lived]))
-            steps = [row["step"] for row in exams or meta]
-            lines += [level(name, value, steps) for name, value in (sticks.get(family) or {}).items()]
+            lines += [level(name, value, made) for name, value in (sticks.get(family) or {}).items()]
             panels.append(Curves(f"{family} ({role})" if role == "validation" else family, "meta-steps", "return", lines))
     return Panels("Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once at the start of the run.")
 
@@ -129,8 +128,8 @@ def optimisation(meta: list[Row]) -> list[Block]:
     for name in sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name)):
         points = [(row["step"], row[name]) for row in meta if isinstance(row.get(name), int | float)]
         line = Line(POPULATION, [step for step, _ in points], [value for _, value in points])
-        log = "y" if all(value > 0 for _, value in points) else ""
-        panels.append(Curves(name.replace("_", " "), "meta-steps", "", [line], log="y" if log else ""))
+        log: Literal["", "y"] = "y" if all(value > 0 for _, value in points) else ""
+        panels.append(Curves(name.replace("_", " "), "meta-steps", "", [line], log=log))
     note = "Means over the population, over its families, and over the meta-steps since the point before."
     return [Panels("The outer loop", panels, note)] if panels else []
 

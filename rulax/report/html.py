@@ -131,4 +131,4 @@ def number(value: float) -> str:
     size = abs(value)
     if size >= 1e6 or 0 < size < 1e-3:
         return f"{value:.3g}"
-    return f"{value:,.1f}" if size >= 1000 else f"{value:.3f}"
+    return f"{value:,.1f}" if size >= 100 else f"{value:.3f}"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rulax.report.blocks import Block, KeyValues, Notice
+from rulax.run import folder as folders
+from rulax.run.log import Row
 from rulax.run.progress import duration
 
 MOST_NAMED = 8  # broken lines that are named one by one
 FEWEST_SEEDS = 5  # for an interval of the mean; with fewer it says little, and the range says all there is
-NORMAL = 1.959964  # the 97.5 % point of the normal distribution
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -26,6 +27,24 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def read_lines(folder: Path, whole: Callable[[Row], bool]) -> tuple[list[Row], list[int]]:
+    """The rows of `metrics.jsonl` that are whole, and the numbers of the lines that are not: cut off, damaged, or of another run."""
+    rows, broken = [], []
+    path = folder / folders.METRICS
+    for line_number, line in enumerate(path.read_bytes().split(b"\n") if path.exists() else [], 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:  # no JSON, or no UTF-8
+            row = None
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and whole(row):
+            rows.append(row)
+        else:
+            broken.append(line_number)
+    return rows, broken
 
 
 def cost(
@@ -100,19 +119,8 @@ def quoted(path: Path) -> str:
 # -- intervals -----------------------------------------------------------------------------------------------------------------
 
 
-def t_quantile(freedom: int) -> float:
-    """The 97.5 % point of Student's t from 4 degrees of freedom on, by its expansion around the normal (within 0.3 %)."""
-    z, v = NORMAL, freedom
-    return (
-        z
-        + (z**3 + z) / (4 * v)
-        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
-    )
-
-
 def seed_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
-    """A band around the mean over seeds, [P, K] -> low [P], high [P], and what it is."""
+    """A band around the mean over seeds, [P, K] -> low [P], high [P], and what it is. Every value must be known or its row be."""
     seeds, known = values.shape[1], np.isfinite(values)
     if seeds < 2:
         return np.zeros(0), np.zeros(0), "One seed: how much another seed would differ is not known."
@@ -120,9 +128,20 @@ def seed_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, str]:
         low = np.where(known, values, np.inf).min(-1)
         high = np.where(known, values, -np.inf).max(-1)
         return low, high, f"The band reaches from the worst to the best of {seeds} seeds: too few for an interval of the mean."
-    count = known.sum(-1)
+    low, high = bootstrap(values)
+    return low, high, f"The band is the 95 % bootstrap interval of the mean over {seeds} seeds, which few seeds make too narrow."
+
+
+def bootstrap(values: np.ndarray, resamples: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """The percentile interval of the mean over seeds, the same seeds drawn for the whole curve, [P, K] -> [P] twice.
+
+    A point without a value in every drawn seed counts with those that it has; one page always shows the same band.
+    """
+    drawn = np.random.default_rng(0).integers(0, values.shape[1], (resamples, values.shape[1]))
+    weights = np.stack([(drawn == seed).sum(-1) for seed in range(values.shape[1])])  # [K, R]
+    known = np.isfinite(values)
+    count = known.astype(np.float64) @ weights
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(known, values, 0).sum(-1) / count
-        variance = np.where(known, values - mean[:, None], 0).__pow__(2).sum(-1) / (count - 1)
-        reach = np.array([t_quantile(n - 1) if n >= FEWEST_SEEDS else np.nan for n in count]) * np.sqrt(variance / count)
-    return mean - reach, mean + reach, f"The band is the 95 % interval of the mean over {seeds} seeds (Student's t)."
+        means = np.where(known, values, 0.0) @ weights / count  # [P, R]
+    low, high = np.nanpercentile(means, (2.5, 97.5), axis=-1)
+    return low, high

@@ -12,7 +12,7 @@ from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, Line, Pane
 from rulax.report.html import number
 from rulax.report.page import write_page
 from rulax.run import folder as folders
-from rulax.run.log import Row, final_returns, read_log
+from rulax.run.log import Row, final_returns
 from rulax.run.plot import carry_forward, seed_mean
 from rulax.run.progress import count, duration
 
@@ -27,7 +27,7 @@ def write_train_page(folder: str | Path) -> Path:
     record = folders.read_config(folder)
     settings, summary = record["settings"], parts.read_json(folder / folders.SUMMARY)
     seeds = settings["seeds"]
-    rows, broken = read_log(folder, lambda row: is_whole(row, seeds))
+    rows, broken = parts.read_lines(folder, lambda row: is_whole(row, seeds))
     title = f"{settings['env']} · {settings['rule']}"
     made = rows[-1]["step"] if rows else 0
     subtitle = f"{seeds} seeds" if seeds > 1 else "1 seed"
@@ -69,7 +69,10 @@ def results(rows: list[Row], seeds: int, summary: dict[str, Any]) -> list[Block]
 def facts(rows: list[Row], final: list[float | None], seeds: int, summary: dict[str, Any]) -> list[Fact]:
     """The strip of numbers."""
     known = [value for value in final if value is not None]
-    spread = f"{number(min(known))} to {number(max(known))} over seeds, " if len(known) > 1 else ""
+    spread = ""
+    if len(known) > 1:
+        low, high = number(min(known)), number(max(known))
+        spread = "the same in all seeds; " if low == high else f"{low} to {high} over seeds; "
     mean = number(sum(known) / len(known)) if known else "–"
     made = rows[-1]["step"] if rows else 0
     seconds = summary.get("seconds") or (rows[-1]["seconds"] if rows else None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,28 +130,16 @@ class RunLog:
             self.events.close()
 
 
-def read_log(folder: Path, whole: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], list[int]]:
-    """The rows in a run folder, and the numbers of the lines that are none: cut off by a crash, or damaged in some other way."""
-    rows, broken = [], []
-    path = folder / folders.METRICS
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    for number_of_line, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError:  # no JSON, or no UTF-8
-            row = None
-        if isinstance(row, dict) and isinstance(row.get("step"), int) and whole(row):
-            rows.append(row)
-        else:
-            broken.append(number_of_line)
-    return rows, broken
-
-
 def read_rows(folder: Path) -> list[Row]:
-    """The rows in a run folder; lines that cannot be read are left out."""
-    return read_log(folder)[0]
+    """The rows in a run folder; a last line that a crash cut off is left out."""
+    rows = []
+    path = folder / folders.METRICS
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
 
 
 def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:

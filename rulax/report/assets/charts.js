@@ -28,11 +28,12 @@ function paintIntervals(stage, spec) {
     return;
   }
   const ticks = linearTicks(Math.min(...values), Math.max(...values), Math.max(2, Math.round((width - left - right) / 90)));
+  const labels = tickLabels(ticks);
   const x = makeScale(ticks[0], ticks[ticks.length - 1], left, width - right, false);
-  for (const tick of ticks) {
+  ticks.forEach((tick, i) => {
     svg('line', { x1: x(tick), x2: x(tick), y1: top, y2: height - bottom, class: 'grid' }, picture);
-    svg('text', { x: x(tick), y: height - bottom + 16, 'text-anchor': 'middle', class: 'tick' }, picture).textContent = short(tick);
-  }
+    svg('text', { x: x(tick), y: height - bottom + 16, 'text-anchor': 'middle', class: 'tick' }, picture).textContent = labels[i];
+  });
   if (known(spec.reference)) svg('line', { x1: x(spec.reference), x2: x(spec.reference), y1: top, y2: height - bottom, class: 'line reference' }, picture);
   svg('text', { x: width - right, y: height - 4, 'text-anchor': 'end', class: 'label' }, picture).textContent = spec.unit;
   rows.forEach((row, i) => drawRow(picture, { row, words: words[i], x, y: top + step * (i + (narrow ? 0.72 : 0.5)), left, width, narrow, bars }));

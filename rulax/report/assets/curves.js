@@ -94,6 +94,7 @@ function paint(chart, state) {
   }
   frame(chart, range, width, height);
   chart.drawn = [];
+  chart.labels = []; // heights of what is written at reference lines
   for (const line of lines) if (line.style !== 'reference') drawBand(chart, line);
   for (const line of lines) drawLine(chart, line, width);
   chart.lines = lines.filter((line) => line.style === 'line' && line.x.length);
@@ -103,7 +104,8 @@ function paint(chart, state) {
 function frame(chart, range, width, height) {
   const { spec, picture } = chart;
   const yTicks = range.logY ? logTicks(range.y0, range.y1) : linearTicks(range.y0, range.y1, height > 260 ? 5 : 4);
-  const left = 14 + 6.6 * Math.max(...yTicks.map((t) => short(t).length));
+  const yLabels = range.logY ? yTicks.map(short) : tickLabels(yTicks);
+  const left = 14 + 6.6 * Math.max(...yLabels.map((label) => label.length));
   const [top, right, bottom] = [spec.y_label ? 28 : 8, 14, 38];
   const xCount = Math.max(2, Math.round((width - left) / 110));
   const xTicks = (range.logX ? logTicks(range.x0, range.x1) : linearTicks(range.x0, range.x1, xCount)).filter(
@@ -113,17 +115,18 @@ function frame(chart, range, width, height) {
   chart.y = makeScale(yLow, yHigh, height - bottom, top, range.logY);
   chart.box = { left, right: width - right, top, bottom: height - bottom };
   chart.legal = (x, y) => known(x) && known(y) && !(range.logX && x <= 0) && !(range.logY && y <= 0);
-  for (const tick of yTicks) {
+  yTicks.forEach((tick, i) => {
     const y = chart.y(tick);
     svg('line', { x1: left, x2: width - right, y1: y, y2: y, class: tick === 0 ? 'grid zero' : 'grid' }, picture);
-    svg('text', { x: left - 8, y: y + 4, 'text-anchor': 'end', class: 'tick' }, picture).textContent = short(tick);
-  }
-  for (const tick of xTicks) {
+    svg('text', { x: left - 8, y: y + 4, 'text-anchor': 'end', class: 'tick y' }, picture).textContent = yLabels[i];
+  });
+  const xLabels = range.logX || xTicks.length < 2 ? xTicks.map(short) : tickLabels(xTicks);
+  xTicks.forEach((tick, i) => {
     const x = chart.x(tick);
     const anchor = x > width - right - 16 ? 'end' : 'middle';
     svg('line', { x1: x, x2: x, y1: height - bottom, y2: height - bottom + 4, class: 'grid zero' }, picture);
-    svg('text', { x: anchor === 'end' ? x + 8 : x, y: height - bottom + 17, 'text-anchor': anchor, class: 'tick' }, picture).textContent = short(tick);
-  }
+    svg('text', { x: anchor === 'end' ? x + 8 : x, y: height - bottom + 17, 'text-anchor': anchor, class: 'tick' }, picture).textContent = xLabels[i];
+  });
   svg('text', { x: 0, y: 12, class: 'label' }, picture).textContent = spec.y_label;
   svg('text', { x: width - right, y: height - 5, 'text-anchor': 'end', class: 'label' }, picture).textContent = spec.x_label;
 }
@@ -158,14 +161,20 @@ function drawLine(chart, line, width) {
     points.push([px, py]);
   });
   if (!points.length) return;
+  if (line.style === 'reference' && points.every((point) => point[1] === points[0][1])) { // a level holds everywhere
+    path = `M${chart.box.left},${points[0][1]}L${chart.box.right},${points[0][1]}`;
+    points.push([chart.box.right, points[0][1]]);
+  }
   const group = svg('g', {}, chart.picture);
   const drawn = svg('path', { d: path, class: `line ${line.style}` }, group);
   chart.drawn.push([line.name, group]);
   if (line.style === 'reference') {
     const [px, py] = points[points.length - 1];
     const last = Math.min(Number(px), width - 14);
-    const above = Number(py) > chart.box.top + 12;
-    svg('text', { x: last, y: Number(py) + (above ? -5 : 13), 'text-anchor': 'end', class: 'reference' }, group).textContent = line.name;
+    const free = [-5, 14, -19, 28].map((shift) => Number(py) + shift).filter((y) => y > chart.box.top - 4 && y < chart.box.bottom + 2);
+    const y = free.find((wanted) => chart.labels.every((taken) => Math.abs(taken - wanted) > 13)) || free[0];
+    chart.labels.push(y);
+    svg('text', { x: last, y, 'text-anchor': 'end', class: 'reference' }, group).textContent = line.name;
     return;
   }
   const { colour, dash } = look(line.name);

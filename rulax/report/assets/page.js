@@ -80,3 +80,5 @@ document.querySelectorAll('.chart').forEach((host) => {
   attempt(host, () => DRAW[spec.kind](host, spec));
 });
 document.documentElement.dataset.drawn = Math.round(performance.now());
+// After the next picture is on the screen: how long it took to open the page.
+requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.shown = Math.round(performance.now()); }));

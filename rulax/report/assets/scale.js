@@ -43,6 +43,15 @@ function short(value) {
   return trim(value);
 }
 
+// All labels of an axis alike: one unit, and as many decimals as tell neighbours apart.
+function tickLabels(ticks) {
+  const largest = Math.max(...ticks.map(Math.abs)), step = Math.min(...ticks.slice(1).map((t, i) => Math.abs(t - ticks[i])));
+  if (largest > 0 && largest < 1e-3) return ticks.map((t) => (t === 0 ? '0' : short(t)));
+  const [unit, name] = [[1e9, 'B'], [1e6, 'M'], [1e3, 'k']].find(([size]) => largest >= size && step >= size / 1000) || [1, ''];
+  const decimals = Number.isFinite(step) ? Math.max(0, Math.min(9, -Math.floor(Math.log10(step / unit) + 1e-9))) : 3;
+  return ticks.map((t) => (t === 0 ? '0' : String(Number((t / unit).toFixed(decimals))).replace('-', '−') + name));
+}
+
 function trim(value) {
   const text = String(Number(value.toPrecision(4)));
   return text.replace('-', '−');
