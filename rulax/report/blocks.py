@@ -10,7 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Number = float | int | None
-Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A cell of a table: a value with its interval, in bold where it is the best of its row. It sorts by the value."""
+
+    value: Number
+    low: Number = None
+    high: Number = None
+    best: bool = False
+
+
+Cell = str | float | int | None | Estimate
 
 
 @dataclass(frozen=True)

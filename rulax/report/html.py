@@ -109,11 +109,13 @@ def table(block: b.Table) -> str:
 def is_numeric(values: list[b.Cell]) -> bool:
     """Whether a column holds numbers; what was not measured says nothing."""
     known = [value for value in values if value is not None]
-    return bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    return bool(known) and all(isinstance(value, int | float | b.Estimate) and not isinstance(value, bool) for value in known)
 
 
 def sort_key(value: b.Cell) -> str:
     """What a cell sorts by; empty sorts last."""
+    if isinstance(value, b.Estimate):
+        return sort_key(value.value)
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return escape(repr(value) if isinstance(value, float) else str(value))
@@ -121,6 +123,9 @@ def sort_key(value: b.Cell) -> str:
 
 def cell(value: Any) -> str:
     """One value as a person would write it."""
+    if isinstance(value, b.Estimate):
+        shown = f"<b>{cell(value.value)}</b>" if value.best else cell(value.value)
+        return shown if value.low is None else f'{shown} <span class="range">[{cell(value.low)}, {cell(value.high)}]</span>'
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return DASH
     return escape(number(value) if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value))

@@ -97,7 +97,7 @@ def test_the_axis_can_be_a_logarithm(open_page, two_lines: Path) -> None:
 
 
 def test_ticks_are_round_numbers(open_page, tmp_path: Path) -> None:
-    ranges = [(0, 1, {"0", "0.5", "1"}), (-0.93, 0.98, {"−1", "0", "1"}), (1.0985, 1.0992, {"1.0986", "1.099"}), (3e6, 9e6, {"4M", "8M"}), (2e-5, 9e-5, {"5e−5"})]
+    ranges = [(0, 1, {"0", "0.5", "1"}), (-0.93, 0.98, {"−1", "0", "1"}), (1.0985, 1.0992, {"1.0986", "1.099"}), (3e6, 9e6, {"4M", "8M"}), (2e-5, 9e-5, {"4e−5"})]
     panels = [b.Curves(str(i), "x", "", [b.Line("a", [0, 1], [low, high])]) for i, (low, high, _) in enumerate(ranges)]
     page = open_page(write_page(tmp_path / "report.html", "t", "", [b.Panels("p", panels)]))
     for index, (_, _, expected) in enumerate(ranges):

@@ -111,7 +111,7 @@ function drawPanels(host, spec) {
   const drawn = [];
   if (names.length > 1) drawLegend(make('div', 'bar', null, host), names, state, () => drawn.forEach((chart) => chart && chart.redraw && chart.redraw()));
   const grid = make('div', 'many', null, host);
-  grid.dataset.count = Math.min(spec.panels.length, 4);
+  grid.dataset.count = spec.panels.length;
   for (const panel of spec.panels) drawn.push(DRAW[panel.kind](make('div', `panel ${panel.kind}`, null, grid), panel, state));
 }
 
