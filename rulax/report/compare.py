@@ -159,7 +159,7 @@ def curves(found: Found) -> Panels:
         panels.append(Curves(env["name"] + mark, "steps per seed", "episode return", lines))
     note = "Mean over seeds with its 95 % bootstrap interval. Dashed: agents that never learned."
     if any(env["held_out"] for env in found["environments"]):
-        note += " Held out: no suite of `rulax discover` trains or validates there."
+        note += " Held out: no suite of discovery trains or validates there."
     return Panels("Learning curves", panels, note)
 
 
