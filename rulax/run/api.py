@@ -14,7 +14,7 @@ from rulax.run.agent import AgentHandle
 from rulax.run.config import TrainConfig, build, read_values
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import UserError
-from rulax.run.log import Row, final_returns, read_rows
+from rulax.run.log import Row, final_returns, number, read_rows
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class Run:
     def __init__(self, config: TrainConfig, folder: Path | None, rows: list[Row], finished: bool, seconds: float):
         self.config, self.folder, self.rows, self.finished, self.seconds = config, folder, rows, finished, seconds
         self.steps_per_second = 0.0  # of all seeds, compiling not counted; 0 if not measured
+        self.cpu_seconds: float | None = None  # None if not measured
         self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
         self._own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
@@ -92,15 +93,19 @@ class Run:
             "steps": int(self.steps[-1]) if self.rows else 0,
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
+            "cpu_seconds": None if self.cpu_seconds is None else number(round(self.cpu_seconds, 1)),
             "final_return": sum(known) / len(known) if known else None,
             "final_return_per_seed": final,
         }
 
     def write_results(self) -> None:
-        """Curve and summary, into the run folder."""
+        """Curve, summary and page, into the run folder."""
+        from rulax.report.train import write_train_page
+
         assert self.folder is not None
         folders.write_json(self.folder / folders.SUMMARY, self.summary())
         plot.save_curve(self.folder / folders.CURVE, self.steps, self.returns, self.title)
+        write_train_page(self.folder)
 
     def __repr__(self) -> str:
         final = self.summary()["final_return"]

@@ -158,7 +158,8 @@ class Driver:
             self.log.close()
         if not finished:
             where = f"stopped at meta-step {self.books.step:,} of {self.config.steps:,}; everything is saved"
-            raise Interrupted(f"{where}. To go on:\n  rulax discover --resume {self.folder}", run)
+            page = f"What there is so far:\n  {self.folder / folders.REPORT}"
+            raise Interrupted(f"{where}. To go on:\n  rulax discover --resume {self.folder}\n{page}", run)
         return run
 
     def ready(self, state: Any) -> None:

@@ -128,6 +128,7 @@ def show(run: DiscoveryRun) -> None:
         ("the curve", folder / folders.CURVE),
         ("use it", f"rulax train {env} --rule {run.rule_path}"),
         ("go on", f"rulax discover --resume {folder} --steps {2 * run.config.steps}"),
+        ("the page", folder / folders.REPORT),
     ):
         console.print(f"{name:<12} {what}", markup=False, soft_wrap=True)
 

@@ -68,9 +68,12 @@ class DiscoveryRun:
         return figure
 
     def write_results(self) -> None:
-        """Curve and summary, into the run folder."""
+        """Curve, summary and page, into the run folder."""
+        from rulax.report.discover import write_discover_page
+
         folders.write_json(self.folder / folders.SUMMARY, self.summary())
         self.plot(self.folder / folders.CURVE)
+        write_discover_page(self.folder)
 
     def __repr__(self) -> str:
         best = self.results.get("best")

@@ -14,12 +14,13 @@ import rulax
 from rulax.files import write_atomically as write_atomically
 from rulax.run.errors import UserError
 
-CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY = (
+CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
     "config.json",
     "metrics.jsonl",
     "checkpoint.safetensors",
     "curve.png",
     "summary.json",
+    "report.html",
 )
 
 

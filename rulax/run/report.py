@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rulax.run import folder as folders
 from rulax.run.plot import block_curve, seed_mean
 from rulax.run.progress import count, duration
 
@@ -44,6 +45,7 @@ def show(run: Run) -> None:
     console.print(f"the curve    {run.folder}/curve.png", markup=False, soft_wrap=True)
     console.print(f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True)
     console.print(f"in Python    rulax.load('{run.folder}').agent.act(observation)", markup=False, soft_wrap=True)
+    console.print(f"the page     {run.folder}/{folders.REPORT}", markup=False, soft_wrap=True)
 
 
 def cell(value: float | None) -> str:

@@ -17,7 +17,7 @@ from rulax.run import folder as folders
 from rulax.run.api import Run
 from rulax.run.config import TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
-from rulax.run.log import Recorder, RunLog
+from rulax.run.log import Recorder, RunLog, number
 from rulax.run.progress import Silent, Standing, make_progress
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
 from rulax.run.signals import StopRequest
@@ -82,6 +82,7 @@ def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None) 
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         driver = Driver(prepared, folder, progress, found.facts["window"], made, found.facts["seconds"], pending)
+        driver.cpu_before = found.facts.get("cpu_seconds") or float("nan")  # a folder from before it was counted stays unknown
         return driver.drive(state, stop)
 
 
@@ -102,6 +103,7 @@ class Driver:
         self.log = RunLog(folder, step)
         self.recorder = Recorder(window, self.trainer.steps_per_iteration, step, pending)
         self.seconds_before, self.began = seconds, time.monotonic()
+        self.cpu_before, self.cpu_began = 0.0, time.process_time()
         self.saved_at: float | None = None
         self.measured_from: tuple[float, int] | None = None  # time and step after the first chunk, which compiles
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
@@ -111,6 +113,11 @@ class Driver:
     def seconds(self) -> float:
         """Time spent, earlier parts of a resumed run included."""
         return self.seconds_before + time.monotonic() - self.began
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all threads, earlier parts of a resumed run included."""
+        return self.cpu_before + time.process_time() - self.cpu_began
 
     def drive(self, state: Any, stop: StopRequest) -> Run:
         """Chunk after chunk, until the budget is spent or somebody asks to stop."""
@@ -123,12 +130,14 @@ class Driver:
                 self.log.write([self.recorder.flush(self.seconds)])
             self.save(state)
             run = Run.of(self.prepared, self.folder, self.log.rows, state, finished, self.seconds)
-            run.steps_per_second = speed
+            run.steps_per_second, run.cpu_seconds = speed, self.cpu_seconds
             if self.folder is not None:
                 run.write_results()
         except TrainingStopped:
             if self.folder is not None:
-                Run(self.config, self.folder, self.log.rows, False, self.seconds).write_results()
+                run = Run(self.config, self.folder, self.log.rows, False, self.seconds)
+                run.cpu_seconds = self.cpu_seconds
+                run.write_results()
             raise
         finally:
             self.progress.stop()
@@ -165,6 +174,7 @@ class Driver:
         facts = {
             "step": self.recorder.step,
             "seconds": self.seconds,
+            "cpu_seconds": number(self.cpu_seconds),
             "window": self.recorder.window,
             "fingerprint": self.prepared.record["fingerprint"],
         }
@@ -197,10 +207,14 @@ class Driver:
             return f"{where}; nothing was saved, because no run folder was asked for"
         own = self.prepared.record["custom"]
         if not own:
-            return f"{where}; everything is saved. To go on:\n  rulax train --resume {self.folder}"
+            return f"{where}; everything is saved. To go on:\n  rulax train --resume {self.folder}\n{self.page()}"
         objects = {"env": f"env={self.config.env}(...)", "rule": "rule=..."}
         again = ", ".join(objects[name] for name in own)
-        return f"{where}; everything is saved. To go on, in Python:\n  rulax.train({again}, resume='{self.folder}')"
+        return f"{where}; everything is saved. To go on, in Python:\n  rulax.train({again}, resume='{self.folder}')\n{self.page()}"
+
+    def page(self) -> str:
+        """Where to look at what there is."""
+        return f"What there is so far:\n  {self.folder}/{folders.REPORT}"
 
 
 def first_bad(metrics: dict[str, np.ndarray]) -> tuple[str, int, int] | None:

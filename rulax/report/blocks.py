@@ -1,0 +1,194 @@
+"""What a page shows, without any HTML: a page is a list of these blocks, and `page.py` alone knows how they look.
+
+Numbers may be NaN or None where nothing was measured; a chart leaves a gap there and a table a dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Number = float | int | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A cell of a table: a value with its interval, in bold where it is the best of its row. It sorts by the value."""
+
+    value: Number
+    low: Number = None
+    high: Number = None
+    best: bool = False
+
+
+Cell = str | float | int | None | Estimate
+
+
+@dataclass(frozen=True)
+class Text:
+    """Plain paragraphs."""
+
+    title: str
+    paragraphs: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a reader must not overlook: shown in a frame, with the word for its kind."""
+
+    title: str
+    paragraphs: Sequence[str]
+    kind: Literal["warning", "note"] = "warning"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of the strip at the top of a page."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The few numbers that say what came of it."""
+
+    facts: Sequence[Fact]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve. `low` and `high` are its interval, empty where there is none.
+
+    A `reference` is a dashed level to compare with; `faint` lines stand in the background and belong to the line whose name
+    they carry, so that the legend switches both.
+    """
+
+    name: str
+    x: Sequence[Number]
+    mean: Sequence[Number]
+    low: Sequence[Number] = ()
+    high: Sequence[Number] = ()
+    style: Literal["line", "faint", "reference"] = "line"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A chart of lines. With `log` the x or y axis can be switched to a logarithmic one; `points` marks every measurement."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    note: str = ""
+    log: Literal["", "x", "y"] = ""
+    points: bool = False
+    y_range: tuple[Number, Number] = (None, None)  # what the y axis must reach, at least
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its interval."""
+
+    name: str
+    value: Number
+    low: Number
+    high: Number
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Values with their intervals, one under the other. `reference` is a level to compare with, as zero or one."""
+
+    title: str
+    unit: str
+    rows: Sequence[Interval]
+    note: str = ""
+    reference: Number = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose columns sort. `strong` are the indices of rows in bold, as for a mean."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+    strong: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class KeyValues:
+    """Names and values that are there when one looks for them: collapsed at first."""
+
+    title: str
+    pairs: Sequence[tuple[str, Cell]]
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines for a terminal, each with a button that copies it; `captions` say what each of them does."""
+
+    title: str
+    lines: Sequence[str]
+    captions: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Bars:
+    """One bar for each name."""
+
+    title: str
+    unit: str
+    names: Sequence[str]
+    values: Sequence[Number]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Heatmap:
+    """A matrix of values [y, x] as colours with the numbers written in. `centre` makes the colours diverge from there."""
+
+    title: str
+    x_labels: Sequence[str]
+    y_labels: Sequence[str]
+    values: Sequence[Sequence[Number]]
+    note: str = ""
+    centre: Number = None
+    limits: tuple[Number, Number] = (None, None)
+
+
+Chart = Curves | Intervals | Bars | Heatmap
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Small charts side by side. Curves share one legend: switching a name off does so in all panels."""
+
+    title: str
+    panels: Sequence[Chart]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Interactive:
+    """A part with a small script of its own. `html` and `script` are code of this package, never text of a user.
+
+    The script is the body of a function of `root` (the element that holds `html`), `data` (any JSON) and `charts`, whose
+    `charts.curves(element, spec)`, `.intervals`, `.bars` and `.heatmap` draw what the blocks of the same name draw, from an object
+    with the same fields, and give a handle whose `update(spec)` draws anew.
+    """
+
+    title: str
+    html: str
+    script: str
+    data: Any = None
+    note: str = ""
+
+
+Block = Text | Notice | Facts | Chart | Panels | Table | KeyValues | Commands | Interactive

@@ -1,0 +1,285 @@
+"""The page of a comparison, made from its `compare.json`: curves, aggregates with intervals, who beats whom, cost and commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rulax.report import parts
+from rulax.report.blocks import (
+    Block,
+    Commands,
+    Curves,
+    Estimate,
+    Fact,
+    Facts,
+    Heatmap,
+    Interval,
+    Intervals,
+    KeyValues,
+    Line,
+    Notice,
+    Panels,
+    Table,
+    Text,
+)
+from rulax.report.html import number
+from rulax.report.page import write_page
+from rulax.run import folder as folders
+from rulax.run.errors import UserError
+from rulax.run.progress import count, duration
+
+RESULTS = "compare.json"
+AGGREGATES = {
+    "iqm": "interquartile mean",
+    "median": "median",
+    "mean": "mean",
+    "optimality_gap": "optimality gap (less is better)",
+}
+Found = dict[str, Any]
+
+
+def write_compare_page(folder: str | Path) -> Path:
+    """Write `report.html` into the folder of a comparison."""
+    folder = Path(folder)
+    found = read(folder / RESULTS)
+    rules = [rule["name"] for rule in found["rules"]]
+    envs = [env["name"] for env in found["environments"]]
+    title = " · ".join(rules) if len(rules) <= 4 else f"{len(rules)} rules compared"
+    seeds = f"{found['seeds']} seed{'s' if found['seeds'] > 1 else ''}"
+    where = ", ".join(envs) if len(envs) <= 4 else f"{len(envs)} environments"
+    subtitle = f"Compared in {where}: {seeds} and {found['steps']:,} environment steps per rule and environment"
+    overall, held_out = found["statistics"]["overall"], found["statistics"]["held_out"]
+    blocks: list[Block] = [Notice("Read with care", found["warnings"])] if found["warnings"] else []
+    blocks += [Facts(facts(found, rules)), *verdict(overall, rules), curves(found)]
+    if overall:
+        blocks += aggregates(overall, scores_title(len(overall_envs(found))), found["normalisation"])
+        blocks += aggregates(held_out, "Scores over the environments held out", HELD_OUT) if held_out else []
+        blocks += [profile(overall, rules), *improvement(overall, rules)]
+    blocks += [returns_table(found, rules), *tuning(found["tuning"])]
+    blocks += [cost_table(found, rules), *commands(folder, found), *configuration(found)]
+    left = sum(not cell["finished"] for cell in found["cells"])
+    unfinished = (
+        ""
+        if found["finished"]
+        else f"{left} of {len(found['cells'])} cells are not trained to their end; what follows is of the others."
+    )
+    return write_page(folder / folders.REPORT, title, subtitle, blocks, unfinished)
+
+
+HELD_OUT = (
+    "Only environments in which no suite of discovery trains or validates: what a discovered rule does where it has never been."
+)
+
+
+def read(path: Path) -> Found:
+    """The results of a comparison."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read, so there is no page to make: {error}") from None
+    if not isinstance(found, dict) or found.get("kind") != "compare":
+        raise UserError(f"{path} does not hold the results of a comparison; `rulax compare` writes it")
+    return found
+
+
+def overall_envs(found: Found) -> list[str]:
+    """The environments that count: every rule is finished there."""
+    return [env["name"] for env in found["environments"] if env["complete"]]
+
+
+def estimate(value: Found, best: bool = False) -> Estimate:
+    """A value with its interval, as a table shows it."""
+    return Estimate(value["value"], value["low"], value["high"], best)
+
+
+def words(value: Found) -> str:
+    """A value with its interval, in a sentence."""
+    return number(value["value"]) + (f" [{number(value['low'])}, {number(value['high'])}]" if value["low"] is not None else "")
+
+
+# -- what came of it -----------------------------------------------------------------------------------------------------------
+
+
+def ranked(overall: Found, rules: list[str]) -> list[str]:
+    """Rules by their interquartile mean, the best first."""
+    return sorted(rules, key=lambda rule: -overall["rules"][rule]["iqm"]["value"])
+
+
+def facts(found: Found, rules: list[str]) -> list[Fact]:
+    """The strip of numbers."""
+    overall, cost = found["statistics"]["overall"], found["cost"]
+    shown = []
+    if overall:
+        best = ranked(overall, rules)[0]
+        iqm = overall["rules"][best]["iqm"]
+        interval = (
+            f", interquartile mean of scores; 95 %: {number(iqm['low'])} to {number(iqm['high'])}" if iqm["low"] is not None else ""
+        )
+        shown.append(Fact("highest score", number(iqm["value"]), f"{best}{interval}"))
+    apart = sum(env["held_out"] for env in found["environments"])
+    steps = sum(cell["environment_steps"] for cell in found["cells"])
+    return [
+        *shown,
+        Fact("environments", str(len(found["environments"])), f"{apart} held out"),
+        Fact("agents trained", f"{len(found['cells']) * found['seeds']:,}", f"{count(steps)} environment steps"),
+        Fact("core-hours", parts.core_hours(cost["cpu_seconds"]), f"{duration(cost['seconds'])} in all, trials included"),
+    ]
+
+
+def verdict(overall: Found | None, rules: list[str]) -> list[Block]:
+    """What can be said in two sentences, and what cannot."""
+    if not overall or len(rules) < 2:
+        return []
+    best, second, *_ = ranked(overall, rules)
+    first, next_best = (words(overall["rules"][rule]["iqm"]) for rule in (best, second))
+    said = [f"{best} has the highest interquartile mean: {first}; {second} follows with {next_best}."]
+    pair = next((pair for pair in overall["improvement"] if (pair["rule"], pair["over"]) == (best, second)), None)
+    if pair and pair["probability"]["low"] is not None:
+        chance = pair["probability"]
+        said[0] += f" A run of {best} beats one of {second} with probability {words(chance)}."
+        if chance["low"] <= 0.5 <= chance["high"]:
+            said.append("That interval includes one half: on these runs nobody can say which of the two is better.")
+    elif pair:
+        said.append("There are no intervals with so few seeds: others might say the opposite.")
+    return [Text("In short", said)]
+
+
+def curves(found: Found) -> Panels:
+    """One panel for each environment, one colour for each rule."""
+    panels = []
+    for env in found["environments"]:
+        lines = []
+        for cell in found["cells"]:
+            if cell["env"] == env["name"]:
+                curve = cell["curve"]
+                lines.append(Line(cell["rule"], curve["steps"], curve["mean"], curve["low"], curve["high"]))
+        if env["random"] is not None:
+            lines.append(Line("untrained", [0], [env["random"]], style="reference"))
+        mark = "" if not env["held_out"] else " · held out"
+        panels.append(Curves(env["name"] + mark, "steps per seed", "episode return", lines))
+    band = "Mean over seeds with its 95 % bootstrap interval." if found["seeds"] > 1 else "One seed, so there are no intervals."
+    note = f"{band} Dashed: agents that never learned."
+    if any(env["held_out"] for env in found["environments"]):
+        note += " Held out: no suite of discovery trains or validates there."
+    return Panels("Learning curves", panels, note)
+
+
+def scores_title(environments: int) -> str:
+    """What the aggregates are over."""
+    return f"Scores over {environments} environments" if environments > 1 else "Scores in one environment"
+
+
+def aggregates(group: Found, title: str, note: str) -> list[Block]:
+    """The four numbers that sum up a comparison, each with its interval for every rule."""
+    panels = []
+    for name, label in AGGREGATES.items():
+        rows = [Interval(rule, of[name]["value"], of[name]["low"], of[name]["high"]) for rule, of in group["rules"].items()]
+        panels.append(Intervals(label, "score", rows))
+    note = f"{note[:1].upper()}{note[1:].rstrip('.')}. Intervals: 95 %, stratified bootstrap over seeds."
+    return [Panels(title, panels, note)]
+
+
+def profile(overall: Found, rules: list[str]) -> Curves:
+    """The share of runs above every score."""
+    lines = []
+    for rule in rules:
+        found = overall["rules"][rule]["profile"]
+        lines.append(Line(rule, found["thresholds"], found["value"], found["low"], found["high"]))
+    note = "How many of all runs score more than what stands below: the higher the line, the better. Bands: 95 % bootstrap."
+    return Curves("Performance profile", "score", "share of runs above it", lines, note, y_range=(0, 1))
+
+
+def improvement(overall: Found, rules: list[str]) -> list[Block]:
+    """Who beats whom, as a matrix and, with tests, as a table."""
+    if len(rules) < 2:
+        return []
+    found = {(pair["rule"], pair["over"]): pair for pair in overall["improvement"]}
+    values = [[None if rule == other else found[rule, other]["probability"]["value"] for other in rules] for rule in rules]
+    note = "The probability that a run of the row's rule beats one of the column's, in an environment drawn at random."
+    rows = []
+    for place, rule in enumerate(rules):
+        for other in rules[place + 1 :]:
+            pair, test = found[rule, other], found[rule, other]["paired"]
+            rows.append(
+                [rule, other, estimate(pair["probability"]), test.get("difference"), test.get("p_rank"), test.get("p_mean")]
+            )
+    columns = ["rule", "over", "probability of improvement", "mean difference of scores", "p, signed rank", "p, sign flips"]
+    told = "Runs are paired by seed and environment; p is for no difference, two-sided, and not corrected for several pairs."
+    return [
+        Heatmap("Probability of improvement", rules, rules, values, note, centre=0.5, limits=(0, 1)),
+        Table("Pairs of rules", columns, rows, told),
+    ]
+
+
+def returns_table(found: Found, rules: list[str]) -> Table:
+    """One row for each environment; the best rule in bold."""
+    rows: list[list[Any]] = []
+    for env in found["environments"]:
+        measured = found["statistics"]["environments"].get(env["name"])
+        role = env["role"] if not env["suite"] else f"{env['role']} ({env['suite']})"
+        if not measured:
+            rows.append([env["name"], role, *[None] * len(rules), env["random"]])
+            continue
+        best = max(measured[rule]["value"] for rule in rules)
+        cells = [estimate(measured[rule], len(rules) > 1 and measured[rule]["value"] == best) for rule in rules]
+        rows.append([env["name"], role, *cells, env["random"]])
+    note = "Interquartile mean over seeds of the return in the last tenth of the steps, with its 95 % interval."
+    return Table("Final returns", ["environment", "role in discovery", *rules, "untrained"], rows, note)
+
+
+# -- how it was made -----------------------------------------------------------------------------------------------------------
+
+
+def tuning(found: Found | None) -> list[Block]:
+    """What each rule found in its trials."""
+    if not found:
+        return []
+    rows = []
+    for rule, tuned in found["rules"].items():
+        for settings, score in zip(found["trials"], tuned["scores"], strict=True):
+            rows.append([rule, parts.shown(settings), score, "chosen" if settings == tuned["chosen"] else ""])
+    return [
+        Table(
+            "Tuning",
+            ["rule", "settings", "score", "choice"],
+            rows,
+            f"{found['words']}; {found['seeds']} seeds, {found['steps']:,} steps.",
+        )
+    ]
+
+
+def cost_table(found: Found, rules: list[str]) -> Table:
+    """What each rule took in all environments."""
+    rows = []
+    for rule in rules:
+        cells = [cell for cell in found["cells"] if cell["rule"] == rule]
+        steps, seconds, cpu = (sum(cell[name] for cell in cells) for name in ("environment_steps", "seconds", "cpu_seconds"))
+        rows.append([rule, steps, round(seconds), round(cpu), float(f"{cpu / 3600:.3g}"), round(steps / cpu) if cpu else None])
+    columns = ["rule", "environment steps", "seconds", "CPU seconds", "core-hours", "steps per CPU second"]
+    total = (
+        f"The whole comparison, trials and untrained agents included: {parts.core_hours(found['cost']['cpu_seconds'])} core-hours."
+    )
+    return Table("Cost", columns, rows, f"{total} Compiling is included.")
+
+
+def commands(folder: Path, found: Found) -> list[Block]:
+    """The command of the comparison; those of its cells are there when one looks for them."""
+    lines = [(found["commands"][0], "The same comparison again")]
+    if not found["finished"]:
+        lines.append((f"rulax compare --resume {parts.quoted(folder)}", "Go on where it stopped"))
+    cells = [(f"{cell['env']} · {cell['rule']}", cell["command"]) for cell in found["cells"]]
+    block = Commands("Commands", [line for line, _ in lines], [caption for _, caption in lines])
+    return [block, KeyValues("Commands of single cells", cells)]
+
+
+def configuration(found: Found) -> list[Block]:
+    """Rules, settings and versions."""
+    about = []
+    for rule in found["rules"]:
+        said = [rule["summary"], *(f"without {part}" for part in rule["ablations"])]
+        said += [f"trained on {', '.join(rule['trained_on'])}"] if rule["trained_on"] else []
+        said += [f"with {parts.shown(rule['settings'])}"] if rule["settings"] else []
+        about.append((rule["name"], "; ".join(filter(None, said))))
+    return [KeyValues("Rules", about), *parts.configuration(found, ("settings",))]

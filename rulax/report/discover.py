@@ -1,0 +1,202 @@
+"""The page of a discovery, made from what its folder holds: finished, interrupted, or of yesterday."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from rulax.report import parts
+from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
+from rulax.report.html import number
+from rulax.report.page import write_page
+from rulax.run import folder as folders
+from rulax.run.log import Row
+from rulax.run.progress import count, duration
+
+BASELINES, RULE = "baselines.json", "rule.safetensors"
+BY_PEOPLE = "actor_critic"
+FRESH, POPULATION = "fresh agents", "the population meanwhile"
+ROLES = ("validation", "training")  # in the order of what matters
+NO_PANEL = ("kind", "step", "seconds", "bad_agents")
+FIRST = ("meta_gradient_norm", "outer_loss")  # then by name
+CARD = (
+    "found",
+    "licence",
+    "trained_on",
+    "validated_on",
+    "picked_by",
+    "started_from",
+    "evaluation",
+    "sha256",
+    "seed",
+    "commit",
+    "command",
+)
+
+
+def write_discover_page(folder: str | Path) -> Path:
+    """Write `report.html` into a run folder."""
+    folder = Path(folder)
+    record = folders.read_config(folder)
+    settings, summary = record["settings"], parts.read_json(folder / folders.SUMMARY)
+    families = {"training": list(settings["envs"]), "validation": list(settings["validation"])}
+    rows, broken = parts.read_lines(folder, lambda row: is_whole(row, families))
+    exams = [row for row in rows if row["kind"] == "evaluation"]
+    meta = [row for row in rows if row["kind"] == "meta"]
+    sticks = parts.read_json(folder / BASELINES)
+    made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
+    blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
+    blocks += [Facts(facts(summary, made)), scores(exams, families, settings["evaluation_seeds"], made)]
+    blocks += [returns(exams, meta, families, sticks, made), *optimisation(meta), family_table(families, sticks, summary)]
+    blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
+    more = [("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
+    blocks.append(parts.cost(summary.get("environment_steps"), summary.get("seconds"), summary.get("cpu_seconds"), more))
+    blocks += parts.configuration(record, ("settings", "discovery", "learning", "network", "sizes"))
+    subtitle = f"{made:,} meta-steps in {', '.join(families['training'])}, seed {settings['seed']}"
+    title = f"Discovery · {settings['suite']}" if settings.get("suite") else "Discovery"
+    return write_page(folder / folders.REPORT, title, subtitle, blocks, unfinished(summary, made, settings["steps"]))
+
+
+def is_whole(row: Row, families: dict[str, list[str]]) -> bool:
+    """Whether a line of the metrics has all that the page needs."""
+    if row.get("kind") == "evaluation":
+        return "training_score" in row and all(f"score/{name}" in row for names in families.values() for name in names)
+    return row.get("kind") == "meta"
+
+
+def unfinished(summary: dict[str, Any], made: int, wanted: int) -> str:
+    """What is missing, if something is."""
+    if summary.get("finished"):
+        return ""
+    return f"It stopped at meta-step {made:,} of {wanted:,}. The command below goes on from there."
+
+
+def left_out(summary: dict[str, Any]) -> list[Block]:
+    """Meta-gradients that were no numbers."""
+    bad = summary.get("bad_agents")
+    return [Notice("Meta-gradients were left out", [f"{bad:,} of them were not finite numbers."])] if bad else []
+
+
+def facts(summary: dict[str, Any], made: int) -> list[Fact]:
+    """The strip of numbers."""
+    best, found = summary.get("best") or {}, []
+    for role in ROLES:
+        score = best.get(f"{role}_score")
+        if score is not None:
+            found.append(Fact(f"{role} score", number(score), f"0 is untrained, 1 is {BY_PEOPLE}"))
+    steps, cpu = summary.get("environment_steps"), summary.get("cpu_seconds")
+    return [
+        *found,
+        Fact(
+            "best rule", f"meta-step {best['step']:,}" if best else "–", f"of {made:,}; {duration(summary.get('seconds'))} in all"
+        ),
+        Fact("environment steps", count(steps) if steps else "–", f"{count(summary.get('agent_updates') or 0)} agent updates"),
+        Fact("core-hours", parts.core_hours(cpu), f"{parts.whole(cpu)} CPU seconds" if cpu else ""),
+    ]
+
+
+def level(name: str, value: float, made: int) -> Line:
+    """A yardstick, over the whole width."""
+    return Line(name, [0, max(1, made)], [value, value], style="reference")
+
+
+def scores(exams: list[Row], families: dict[str, list[str]], seeds: int, made: int) -> Curves:
+    """Mean scores of both kinds of families; each family faintly."""
+    steps = [row["step"] for row in exams]
+    lines = [level("untrained", 0.0, made), level(BY_PEOPLE, 1.0, made)] if exams else []
+    for role in ROLES:
+        if not families[role]:
+            continue
+        name = f"{role}, mean of {len(families[role])}" if len(families[role]) > 1 else role
+        lines.append(Line(name, steps, [row[f"{role}_score"] for row in exams]))
+        if len(families[role]) > 1:
+            lines += [Line(name, steps, [row[f"score/{family}"] for row in exams], style="faint") for family in families[role]]
+    note = (
+        f"Score of the rule at that meta-step, on {seeds} fresh agents in each family: 0 is what untrained agents earn, 1 what "
+        f"{BY_PEOPLE} earns in the same number of steps. Thin lines are single families. No agent of discovery lives in a "
+        "validation family; where there are some, they pick the best rule."
+    )
+    return Curves("Score of the rule", "meta-steps", "score of fresh agents", lines, note, points=True)
+
+
+def returns(exams: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any], made: int) -> Panels:
+    """One panel for each family: what fresh agents earn, what the population earns, and the yardsticks."""
+    panels = []
+    for role in ("training", "validation"):
+        for family in families[role]:
+            key = f"evaluation_return/{family}"
+            lines = [Line(FRESH, [row["step"] for row in exams], [row.get(key) for row in exams])]
+            lived = [(row["step"], row[f"return/{family}"]) for row in meta if row.get(f"return/{family}") is not None]
+            if lived:
+                lines.append(Line(POPULATION, [step for step, _ in lived], [value for _, value in lived]))
+            lines += [level(name, value, made) for name, value in (sticks.get(family) or {}).items()]
+            panels.append(Curves(f"{family} ({role})" if role == "validation" else family, "meta-steps", "return", lines))
+    return Panels(
+        "Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once at the start of the run."
+    )
+
+
+def optimisation(meta: list[Row]) -> list[Block]:
+    """The outer loop: the norm of the meta-gradient, the outer loss, and all else that was measured."""
+    names = {name for row in meta for name, value in row.items() if isinstance(value, int | float) and "/" not in name} - set(
+        NO_PANEL
+    )
+    panels = []
+    for name in sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name)):
+        points = [(row["step"], row[name]) for row in meta if isinstance(row.get(name), int | float)]
+        line = Line(POPULATION, [step for step, _ in points], [value for _, value in points])
+        log: Literal["", "y"] = "y" if all(value > 0 for _, value in points) else ""
+        panels.append(Curves(name.replace("_", " "), "meta-steps", "", [line], log=log))
+    note = "Means over the population, over its families, and over the meta-steps since the point before."
+    return [Panels("The outer loop", panels, note)] if panels else []
+
+
+def family_table(families: dict[str, list[str]], sticks: dict[str, Any], summary: dict[str, Any]) -> Table:
+    """Every family: the yardsticks, and the rule at the start, at its best and at the end."""
+    results = [summary.get(name) or {} for name in ("first", "best", "last")]
+    rows: list[list[Any]] = []
+    for role in ("training", "validation"):
+        for family in families[role]:
+            earned = [result.get("returns", {}).get(family) for result in results]
+            known = sticks.get(family) or {}
+            score = results[1].get("scores", {}).get(family)
+            rows.append([family, role, known.get("untrained"), known.get(BY_PEOPLE), *earned, score])
+    columns = ["family", "role", "untrained", "actor-critic", "at the start", "the best rule", "at the end", "score"]
+    return Table(
+        "Families", columns, rows, "Returns of fresh agents at the end of an evaluation; the score is that of the best rule."
+    )
+
+
+def rule_card(folder: Path) -> list[Block]:
+    """The card that the rule file itself carries."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(str(folder / RULE), framework="numpy") as file:
+            about = file.metadata() or {}
+    except Exception:  # no rule yet, or one that cannot be read: the page is of the run, not of the file
+        return []
+    pairs = [(name.replace("_", " "), parts.shown(value_of(about[name]))) for name in CARD if name in about]
+    return [KeyValues("Rule card", pairs, open=True)]
+
+
+def value_of(text: str) -> Any:
+    """A card holds text, or JSON as text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def commands(folder: Path, record: dict[str, Any], families: dict[str, list[str]], finished: bool) -> Commands:
+    """How to use the rule, do it again, and go on."""
+    settings, where = record["settings"], parts.quoted(folder)
+    env = next(iter(families["validation"] or families["training"]), "catch").partition(":")[0]
+    lines = [(f"rulax train {env} --rule {where}/{RULE}", "Train agents with the best rule")]
+    if record.get("command"):
+        lines.append((record["command"], "As it was started"))
+    lines.append((f"rulax discover --preset {where}/config.json", "The same discovery again, with exactly these settings"))
+    more = f" --steps {2 * settings['steps']}" if finished else ""
+    lines.append((f"rulax discover --resume {where}{more}", "Go on" if finished else "Go on where it stopped"))
+    return Commands("Commands", [line for line, _ in lines], [caption for _, caption in lines])
