@@ -28,7 +28,7 @@ class Interval(NamedTuple):
     high: np.ndarray
 
 
-# -- one rule: [..., S, E] -> [...] ----------------------------------------------------------------------------------------------
+# -- one rule: [..., S, E] -> [...] --------------------------------------------------------------------------------------------
 
 
 def mean(scores: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarra
     return (runs > thresholds).mean(-2)
 
 
-# -- two rules ---------------------------------------------------------------------------------------------------------------------
+# -- two rules -----------------------------------------------------------------------------------------------------------------
 
 
 def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -81,9 +81,9 @@ class Paired(NamedTuple):
 
 
 def paired_test(scores: np.ndarray, others: np.ndarray, flips: int = 20_000, seed: int = 0) -> Paired:
-    """Pair equal seeds of equal environments, [S, E] twice: were the rules equally good, every difference could as well be its opposite.
+    """Pair equal seeds of equal environments, [S, E] twice.
 
-    Both tests are two-sided. The sign-flip test counts all 2^n flips for up to 14 pairs and a random sample beyond.
+    Were the rules equally good, every difference could as well be its opposite. Both tests are two-sided. The sign-flip test counts all 2^n flips for up to 14 pairs and a random sample beyond.
     """
     differences = np.ravel(scores - others)
     differences = differences[np.isfinite(differences)]
@@ -131,7 +131,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
     return (last - (counts - 1) / 2)[place]
 
 
-# -- how sure one can be -------------------------------------------------------------------------------------------------------------
+# -- how sure one can be -------------------------------------------------------------------------------------------------------
 
 
 def resample(scores: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
@@ -178,7 +178,7 @@ def too_few(seeds: int, environments: int) -> list[str]:
     return told
 
 
-# -- from returns to scores ----------------------------------------------------------------------------------------------------------
+# -- from returns to scores ----------------------------------------------------------------------------------------------------
 
 
 def normalise(returns: np.ndarray, random: np.ndarray, reference: np.ndarray) -> np.ndarray:

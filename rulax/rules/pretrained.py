@@ -22,6 +22,7 @@ import numpy as np
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules import rule_files
+from rulax.rules.ablations import ablate
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
@@ -54,23 +55,31 @@ class RuleFile(NamedTuple):
 # -- rules -----------------------------------------------------------------------------------------------------------------
 
 
-def disco103(constants: Constants = Constants()) -> UpdateRule:
-    """The published rule, if it is installed."""
+def disco103(constants: Constants = Constants(), ablations: tuple[str, ...] = ()) -> UpdateRule:
+    """The published rule, if it is installed; perhaps without some of its parts."""
     path = find_disco103()
     if path is None:
         raise ValueError(NOT_INSTALLED)
-    return rule_from_file(path, constants)
+    return rule_from_file(path, constants, ablations)
 
 
-def rule_from_file(path: str | Path, constants: Constants = Constants()) -> UpdateRule:
+def rule_from_file(path: str | Path, constants: Constants = Constants(), ablations: tuple[str, ...] = ()) -> UpdateRule:
     """The rule in a file; its `init` gives the file's parameters, whatever the key."""
-    loaded = load_rule(path)
+    loaded = without(load_rule(path), ablations)
 
     def init(key: Array) -> MetaNetwork:
         del key
         return loaded.params
 
     return disco(loaded.sizes, constants)._replace(init=init)
+
+
+def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
+    """The same rule without some of its parts, by the names in `metanet.sizes.ABLATIONS`."""
+    tensors, sizes = take_apart(rule.params), rule.sizes
+    for ablation in ablations:
+        tensors, sizes = ablate(tensors, sizes, ablation)
+    return rule._replace(params=assemble(tensors, sizes), sizes=sizes) if ablations else rule
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------

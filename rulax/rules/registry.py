@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rulax.envs.registry import as_option
+from rulax.metanet.sizes import ABLATIONS
 
 if TYPE_CHECKING:
     from rulax.rules.base import Recipe
@@ -66,7 +67,17 @@ def list_rules() -> dict[str, str]:
 
 def recommended_steps(name: str) -> int:
     """How long to train with a rule, or the rule in a file, if nobody says otherwise."""
+    name, _ = split_ablations(name)
     return (FROM_FILE if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", ""))).steps
+
+
+def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:
+    """`disco103:no_yz` -> `disco103` without `no_yz`. What stands behind a colon is not checked here."""
+    if name in RULES or name.endswith(FILE_ENDINGS) or ":" not in name:
+        return name, ()
+    rest, _, last = name.rpartition(":")
+    base, ablations = split_ablations(rest)
+    return base, (*ablations, last)
 
 
 def is_installed(name: str) -> bool:
@@ -85,17 +96,34 @@ def make_rule(name: str, **options: Any) -> Recipe:
 
     `make_rule("ppo", clip=0.1)` is `ppo(clip=0.1)` from `rulax.rules.ppo`, beside the `LEARNING` and `NETWORK` of that file.
     Where an argument defaults to a dataclass, its fields are options as well: `make_rule("disco", prediction_size=64)`.
+    A discovered rule can be had without one of its parts: `make_rule("disco103:no_yz")`.
     """
-    from rulax.rules.base import Recipe  # with JAX, hence not at the top
-
+    name, ablations = split_ablations(name)
     from_file = name.endswith(FILE_ENDINGS)
     if name not in RULES and not from_file:
         raise UnknownRule(name)
+    _check_ablations(name, from_file, ablations)
+    from rulax.rules.base import Recipe  # with JAX, hence not at the top
+
     module_name, function_name = (FROM_FILE if from_file else RULES[name]).where.split(":")
     module = importlib.import_module(module_name)
     make = getattr(module, function_name)
     make = functools.partial(make, name) if from_file else make
+    if name == "disco":
+        options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet: a switch is all there is to turn
+    elif ablations:
+        make = functools.partial(make, ablations=ablations)
     return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK)
+
+
+def _check_ablations(name: str, from_file: bool, ablations: tuple[str, ...]) -> None:
+    for each in ablations:
+        if not from_file and RULES[name].steps != DISCOVERED:
+            raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} is written by hand")
+        if each not in ABLATIONS:
+            raise ValueError(f"'{name}' has no ablation '{each}'; {_suggest(each, ABLATIONS)}known: {', '.join(ABLATIONS)}")
+    if len(set(ablations)) < len(ablations):
+        raise ValueError(f"'{name}:{':'.join(ablations)}' names an ablation twice")
 
 
 def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, Any]:
