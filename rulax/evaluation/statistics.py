@@ -83,7 +83,8 @@ class Paired(NamedTuple):
 def paired_test(scores: np.ndarray, others: np.ndarray, flips: int = 20_000, seed: int = 0) -> Paired:
     """Pair equal seeds of equal environments, [S, E] twice.
 
-    Were the rules equally good, every difference could as well be its opposite. Both tests are two-sided. The sign-flip test counts all 2^n flips for up to 14 pairs and a random sample beyond.
+    Were the rules equally good, every difference could as well be its opposite. Both tests are two-sided. The sign-flip test
+    counts all 2^n flips for up to 14 pairs and a random sample beyond.
     """
     differences = np.ravel(scores - others)
     differences = differences[np.isfinite(differences)]

@@ -15,6 +15,7 @@ ABLATIONS = {  # what a discovered rule can be without, as in `disco103:no_yz`, 
     "no_next_policy": "next_policy",
 }
 
+
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """Sizes and switches of the meta-network. The defaults are those of Disco103 (Oh et al. 2025, Methods)."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,8 @@ def ablate(tensors: Tensors, sizes: Sizes, ablation: str) -> tuple[Tensors, Size
     elif switch == "value":
         first = 5 if sizes.predictions else 3
         tensors = without_rows(tensors, sizes, inputs=np.arange(4, 8), channels=np.arange(first, first + 3))
-    return tensors, dataclasses.replace(sizes, **{switch: False})
+    off: dict[str, Any] = {switch: False}
+    return tensors, dataclasses.replace(sizes, **off)
 
 
 def keep_memory_of_birth(tensors: Tensors) -> Tensors:

@@ -76,7 +76,8 @@ def rule_from_file(path: str | Path, constants: Constants = Constants(), ablatio
 
 def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
     """The same rule without some of its parts, by the names in `metanet.sizes.ABLATIONS`."""
-    tensors, sizes = take_apart(rule.params), rule.sizes
+    tensors: Mapping[str, Any] = take_apart(rule.params)
+    sizes = rule.sizes
     for ablation in ablations:
         tensors, sizes = ablate(tensors, sizes, ablation)
     return rule._replace(params=assemble(tensors, sizes), sizes=sizes) if ablations else rule

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import Discovery
-from rulax.metanet.sizes import Sizes
+from rulax.metanet.sizes import ABLATIONS, Sizes
 from rulax.run import folder as folders
 from rulax.run.config import assemble, read_values
 from rulax.run.discover_config import DiscoverConfig, joined, read_family
@@ -107,13 +107,17 @@ def sizes_of(config: DiscoverConfig) -> Sizes:
     """The sizes of the rule: a file's own, or those that the options ask for."""
     from rulax.envs.registry import as_option
     from rulax.rules.pretrained import find_disco103, load_rule
+    from rulax.rules.registry import split_ablations
 
-    if config.init and config.init != "disco":
-        path = find_disco103() if config.init == "disco103" else config.init
-        return load_rule(path).sizes  # type: ignore[arg-type]  # that it is installed has been seen when the rule was made
+    init, ablations = split_ablations(config.init)
+    without: dict[str, Any] = {ABLATIONS[each]: False for each in ablations}
+    if init and init != "disco":
+        path = find_disco103() if init == "disco103" else init
+        sizes = load_rule(path).sizes  # type: ignore[arg-type]  # that it is installed has been seen when the rule was made
+        return dataclasses.replace(sizes, **without)
     known = {field.name: field.default for field in dataclasses.fields(Sizes)}
     options = {name: value for name, value in config.rule_options.items() if name in known}
-    return Sizes(**{name: as_option(name, known[name], value) for name, value in options.items()})
+    return Sizes(**{name: as_option(name, known[name], value) for name, value in options.items()} | without)
 
 
 # -- families ------------------------------------------------------------------------------------------------------------------
