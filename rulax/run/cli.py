@@ -82,7 +82,7 @@ COMMANDS = {
         RunsConfig,
         "runs [DIR] [options]",
         "List the runs in a folder, with their key numbers.",
-        ("rulax runs", "rulax runs --filter rule=ppo finished=yes --sort -final_return", "rulax runs --csv runs.csv"),
+        ("rulax runs", "rulax runs --filter rule=ppo finished=yes --sort final_return --reverse", "rulax runs --csv runs.csv"),
     ),
     "board": Command("rulax.run.runs:board_command", BoardConfig, "board [DIR]", "Open TensorBoard on the runs in a folder."),
     "envs": Command("rulax.run.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),

@@ -107,10 +107,10 @@ class Driver:
                         raise Interrupted("")
                     self.train(number, progress)
             except Interrupted:
-                raise Interrupted(self.how_to_go_on(), self.write()) from None
+                raise Interrupted(self.how_to_go_on(), self.conclude()) from None
             finally:
                 progress.close()
-        return self.write()
+        return self.conclude()
 
     def prepare_all(self) -> None:
         """Build every cell that has not begun, so that all mistakes are found before anything runs."""
@@ -151,6 +151,10 @@ class Driver:
         train_cell(cell, self.config, prepared and prepared._replace(config=cell.config), progress)
         progress.leave(cost_of(cell).seconds)
         self.write()
+
+    def conclude(self) -> Comparison:
+        """What an end leaves behind, whether all is done or somebody stopped it."""
+        return self.write()
 
     def write(self) -> Comparison:
         """All that is known, into the folder."""

@@ -100,7 +100,8 @@ def print_tables(console: Any, comparison: Comparison) -> None:
     else:
         console.print("final return, interquartile mean over seeds \\[95 % interval]")
         console.print(returns_table(comparison))
-        console.print(f"\nscores over {len(comparison.environments)} environments: {found['normalisation']}")
+        over = f"{len(comparison.environments)} environment{'s' if len(comparison.environments) > 1 else ''}"
+        console.print(f"\nscores over {over}: {found['normalisation']}")
         console.print(scores_table(overall))
         if found["statistics"]["held_out"]:
             console.print("\nscores over the environments held out")
@@ -113,11 +114,11 @@ def print_tables(console: Any, comparison: Comparison) -> None:
         console.print(f"tuned: {rule} with {chosen} (best of {len(tuned['scores'])} trials)", markup=False)
     for warning in found["warnings"]:
         console.print(f"[yellow]warning:[/] {escaped(warning)}")
+    if any(env["held_out"] for env in found["environments"]):
+        console.print("[dim]* held out: no suite of `rulax discover` trains or validates rules in it[/]")
     cost = found["cost"]
-    console.print(
-        f"[dim]* held out: no suite of `rulax discover` trains or validates in it; {duration(cost['seconds'])} in all, "
-        f"{cost['cpu_seconds']:,.0f} CPU seconds ({cost['core_hours']:.3g} core-hours)[/]\n"
-    )
+    spent = f"{cost['cpu_seconds']:,.0f} CPU seconds ({cost['core_hours']:.3g} core-hours)"
+    console.print(f"[dim]{duration(cost['seconds'])} in all, {spent}[/]\n")
 
 
 def returns_table(comparison: Comparison) -> Any:
@@ -172,8 +173,8 @@ def cell(found: dict[str, Any], bold: bool = False) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, and no more of a large number than its point."""
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) >= 1 else f"{value:.2f}"
+    """About three digits, and as many for equal sizes, so that columns line up."""
+    return f"{value:.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
 
 
 def escaped(text: str) -> str:

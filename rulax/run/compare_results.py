@@ -20,6 +20,7 @@ from rulax.run.plot import carry_forward
 
 CURVE_RESAMPLES = 500
 NEARLY = 0.9  # normalised score that counts as learned, for sample efficiency
+CLEAR = 2.0  # times the spread of its seeds, by which the best rule should be better than untrained
 PROFILE = np.linspace(0.0, 1.2, 25)
 STATISTICS = {
     "iqm": st.interquartile_mean,
@@ -105,6 +106,8 @@ class Scale:
                 who = "no rule learned anything" if stated is None else "the stated reference is no better than an untrained agent"
                 warnings.append(f"{env}: {who}; its scores are returns above those of an untrained agent")
                 reference, self.source[env] = random[env] + 1.0, "one unit of return"
+            elif stated is None and reference - random[env] < CLEAR * returns[best][:, column].std():
+                warnings.append(f"{env}: even the best rule is hardly better than untrained, so its scores are mostly noise")
             self.reference[env] = reference
 
     def normalise(self, returns: np.ndarray, envs: list[str]) -> np.ndarray:

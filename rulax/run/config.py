@@ -131,7 +131,9 @@ class RunsConfig:
     filter: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"group": "what to list", "metavar": "KEY=VALUE"})
     """Show only runs with these values, for example rule=ppo kind=train finished=no; text matches where it is contained."""
     sort: str = setting("folder", "what to list", metavar="KEY")
-    """Column to sort by; -KEY puts the largest first."""
+    """Column to sort by."""
+    reverse: bool = setting(False, "what to list")
+    """The largest first."""
     csv: str = setting("", "what to list", metavar="FILE")
     """Write all columns to this file instead of showing some."""
 

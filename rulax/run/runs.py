@@ -29,8 +29,8 @@ def command(values: dict[str, Any]) -> int:
     """Entry point of `rulax runs`."""
     config: RunsConfig = build(RunsConfig, values)
     entries = list_runs(Path(config.folder))
-    check_columns([*config.filter, config.sort.removeprefix("-")])
-    entries = ordered([entry for entry in entries if matches(entry, config.filter)], config.sort)
+    check_columns([*config.filter, config.sort])
+    entries = ordered([entry for entry in entries if matches(entry, config.filter)], config.sort, config.reverse)
     if config.csv:
         write_csv(Path(config.csv), entries)
         print(f"{len(entries)} runs in {config.csv}")
@@ -164,11 +164,10 @@ def matches(entry: Entry, wanted: dict[str, Any]) -> bool:
     return True
 
 
-def ordered(entries: list[Entry], key: str) -> list[Entry]:
+def ordered(entries: list[Entry], name: str, reverse: bool) -> list[Entry]:
     """Sorted by a column; runs without a value come last, whichever way."""
-    name, backwards = key.removeprefix("-"), key.startswith("-")
     known = [entry for entry in entries if entry[name] is not None]
-    return sorted(known, key=lambda entry: entry[name], reverse=backwards) + [entry for entry in entries if entry[name] is None]
+    return sorted(known, key=lambda entry: entry[name], reverse=reverse) + [entry for entry in entries if entry[name] is None]
 
 
 def notes(entries: list[Entry], sort: str) -> list[str]:
@@ -179,13 +178,12 @@ def notes(entries: list[Entry], sort: str) -> list[str]:
         for entry in entries
         if entry["broken_lines"]
     ]
-    name = sort.removeprefix("-")
-    if name in SCORES:
-        scored = [entry for entry in entries if entry[name] is not None]
+    if sort in SCORES:
+        scored = [entry for entry in entries if entry[sort] is not None]
         for column, words in (("kind", "kinds"), ("env", "environments"), ("budget", "budgets")):
             values = {str(entry[column]) for entry in scored}
             if len(values) > 1:
-                found.append(f"sorted by {name}, but these runs have {len(values)} different {words}: they cannot be compared")
+                found.append(f"sorted by {sort}, but these runs have {len(values)} different {words}: they cannot be compared")
     return found
 
 

@@ -103,6 +103,10 @@ def test_a_comparison_is_complete(small, tmp_path: Path, capsys) -> None:
         )
         assert cell["cpu_seconds"] > 0
         assert cell["environment_steps"] == 2500
+    for env, path in zip(found["environments"], sorted((folder / "untrained").iterdir()), strict=True):
+        rows = read_rows(path)
+        episodes = np.array([row["episodes_per_seed"] for row in rows])
+        assert env["random"] == pytest.approx(np.average([row["return_per_seed"] for row in rows], weights=episodes))
     scores = {}
     for rule in ("ppo", "actor_critic"):
         columns = []
@@ -217,6 +221,12 @@ def test_stated_references(small) -> None:
     assert second["reference_is"] == "one unit of return"
     assert any("no better than an untrained agent" in text for text in found.results["warnings"])
     assert "1 is the stated reference" in found.results["normalisation"]
+
+
+def test_scores_of_noise_are_called_noise(small, monkeypatch) -> None:
+    monkeypatch.setattr(Biased, "advance", FakeTrainer.advance)  # nobody learns anything
+    found = rulax.compare(["catch"], rules=["ppo", "actor_critic"], seeds=5, steps=200, out="here")
+    assert any("mostly noise" in text or "no rule learned anything" in text for text in found.results["warnings"])
 
 
 def test_one_seed_has_no_interval(small) -> None:
