@@ -1,6 +1,7 @@
 """An ablated rule against the whole one, whose parts are silenced by hand instead of taken away."""
 
 import dataclasses
+import functools
 
 import equinox as eqx
 import jax
@@ -19,21 +20,25 @@ from tests.metanet.worlds import SMALL, random_batch
 POLICY = "policy"
 
 
-def whole(seed=0) -> RuleFile:
+@functools.cache
+def whole() -> RuleFile:
     """Random weights, biases included: fresh biases are zero and would hide a mistake."""
-    network = MetaNetwork(jax.random.key(seed), SMALL)
-    leaves, tree = jax.tree.flatten(network)
-    keys = jax.random.split(jax.random.key(seed + 1), len(leaves))
-    noisy = [leaf + 0.3 * jax.random.normal(key, leaf.shape) for leaf, key in zip(leaves, keys, strict=True)]
-    return RuleFile(jax.tree.unflatten(tree, noisy), SMALL, {})
+    rng = np.random.default_rng(0)
+    shapes = jax.eval_shape(lambda: MetaNetwork(jax.random.key(0), SMALL))
+    drawn = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, 0.5, leaf.shape), jnp.float32), shapes)
+    return RuleFile(drawn, SMALL, {})
+
+
+@functools.cache
+def targets_of(sizes):
+    return jax.jit(disco(sizes).targets)
 
 
 def two_updates(rule_file: RuleFile, batch) -> list:
     """Targets of the first and the second update of a life."""
-    rule = disco(rule_file.sizes)
-    state, found = rule.start(jax.random.key(0)), []
+    state, found = disco(rule_file.sizes).start(jax.random.key(0)), []
     for _ in range(2):
-        targets, state, _ = rule.targets(rule_file.params, state, batch)
+        targets, state, _ = targets_of(rule_file.sizes)(rule_file.params, state, batch)
         found.append(targets)
     return found
 
