@@ -23,6 +23,7 @@ from rulax.files import write_atomically
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules import found_with, rule_files
+from rulax.rules.ablations import ablate
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
@@ -58,11 +59,6 @@ class RuleFile(NamedTuple):
 # -- rules -----------------------------------------------------------------------------------------------------------------
 
 
-def disco103(constants: Constants = Constants()) -> UpdateRule:
-    """The published rule, if it is installed."""
-    return rule_from_file(path_of("disco103"), constants)
-
-
 def rule_from_file(path: str | Path, constants: Constants | None = None) -> UpdateRule:
     """The rule in a file; its `init` gives the file's parameters, whatever the key."""
     return rule_of(load_rule(path), constants)
@@ -76,6 +72,15 @@ def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
         return loaded.params
 
     return disco(loaded.sizes, constants or loaded.found_with.constants)._replace(init=init)
+
+
+def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
+    """The same rule without some of its parts, by the names in `metanet.sizes.ABLATIONS`."""
+    tensors: Mapping[str, Any] = take_apart(rule.params)
+    sizes = rule.sizes
+    for ablation in ablations:
+        tensors, sizes = ablate(tensors, sizes, ablation)
+    return rule._replace(params=assemble(tensors, sizes), sizes=sizes) if ablations else rule
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------

@@ -30,8 +30,9 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def short_name(name: str) -> str:
-    """An environment's or a rule's name as part of a folder name; a rule file counts by its stem."""
-    name = Path(name).stem if name.endswith((".safetensors", ".npz")) else name
+    """An environment's or a rule's name as part of a folder name; a rule file counts by its stem, with what it goes without."""
+    file = re.fullmatch(r"(.+)\.(?:safetensors|npz)((?::\w+)*)", name)
+    name = Path(file[1]).name + file[2] if file else name
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-")
 
 
