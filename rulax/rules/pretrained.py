@@ -53,7 +53,7 @@ class RuleFile(NamedTuple):
     params: MetaNetwork
     sizes: Sizes
     about: dict[str, str]  # `found`, `licence`, and whatever else was written
-    found_with: FoundWith  # the settings to begin with
+    found_with: FoundWith = FoundWith(LEARNING, NETWORK)  # the settings to begin with
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------

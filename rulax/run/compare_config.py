@@ -205,7 +205,7 @@ def short(value: Any) -> str:
 
 def is_file(rule: str) -> Path | None:
     """The file that a rule comes from, if it does."""
-    from rulax.rules.registry import FILE_ENDINGS, split_ablations
+    from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, split_ablations
 
     base, _ = split_ablations(rule)
-    return Path(base) if base.endswith(FILE_ENDINGS) else None
+    return Path(base) if base.endswith(FILE_ENDINGS) else EMBEDDED.get(base)

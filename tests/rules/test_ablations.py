@@ -12,7 +12,7 @@ import pytest
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import ABLATIONS
 from rulax.rules.disco import disco
-from rulax.rules.pretrained import RuleFile, rule_from_file, save_rule, without
+from rulax.rules.pretrained import RuleFile, save_rule, without
 from rulax.rules.registry import make_rule, recommended_steps, split_ablations
 from rulax.run.folder import short_name
 from tests.metanet.worlds import SMALL, random_batch
@@ -113,7 +113,7 @@ def test_what_is_refused(tmp_path):
             make_rule(name)
     save_rule(tmp_path / "rule.safetensors", *without(whole(), ("no_yz",))[:2])
     with pytest.raises(ValueError, match="without this part already"):
-        rule_from_file(tmp_path / "rule.safetensors", ablations=("no_yz",))
+        make_rule(f"{tmp_path}/rule.safetensors:no_yz")
 
 
 def test_names():
