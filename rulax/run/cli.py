@@ -12,6 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 import rulax
+from rulax.run.allocation import keep_freed_memory
 from rulax.run.bench_discover import BenchDiscoverConfig
 from rulax.run.compare_config import CompareConfig
 from rulax.run.config import (
@@ -113,6 +114,7 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without block characters still gets its table
