@@ -59,13 +59,8 @@ class RuleFile(NamedTuple):
 # -- rules -----------------------------------------------------------------------------------------------------------------
 
 
-def rule_from_file(path: str | Path, constants: Constants | None = None) -> UpdateRule:
-    """The rule in a file; its `init` gives the file's parameters, whatever the key."""
-    return rule_of(load_rule(path), constants)
-
-
 def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
-    """The rule that a file holds, with the constants that it was found with or others."""
+    """The rule that a file holds: its `init` gives the file's parameters, whatever the key; constants of your own replace its."""
 
     def init(key: Array) -> MetaNetwork:
         del key

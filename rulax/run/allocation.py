@@ -8,6 +8,8 @@ import sys
 
 KEPT_BLOCK, KEPT_FREE = 2**30, 2**31  # bytes: blocks up to this size are kept when freed, up to this much in all
 
+CHOSEN = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX")  # by whoever knows better
+
 
 def keep_freed_memory() -> None:
     """Tell glibc to use freed blocks again instead of giving them back to the system; elsewhere nothing happens.
@@ -17,7 +19,7 @@ def keep_freed_memory() -> None:
     Every thread but the first would also get an arena of its own, and those never hold more than 64 MB, so there is to be one: it
     must be said before another thread allocates, which is why the command line calls this before it imports anything large.
     """
-    if not sys.platform.startswith("linux") or any(name in os.environ for name in ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_")):
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in CHOSEN):
         return  # someone who chose settings of their own keeps them
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -49,7 +49,7 @@ def flags(config: Any, cls: type, done: tuple[str, ...]) -> list[str]:
 
 def rule_facts(rule: str, cells: list[Cell]) -> dict[str, Any]:
     """A rule: whether it was discovered, in which environments, and what was tuned for it."""
-    from rulax.rules.registry import DISCOVERED, RULES, split_ablations
+    from rulax.rules.registry import RULES, STORED, split_ablations
 
     base, ablations = split_ablations(rule)
     about = about_file(rule)
@@ -57,7 +57,7 @@ def rule_facts(rule: str, cells: list[Cell]) -> dict[str, Any]:
     return {
         "name": rule,
         "summary": RULES[base].summary if base in RULES else "A rule in a file",
-        "discovered": is_file(rule) is not None or RULES[base].steps == DISCOVERED,
+        "discovered": is_file(rule) is not None or base in ("disco", *STORED),
         "ablations": list(ablations),
         "trained_on": json.loads(about.get("trained_on", "[]")),
         "validated_on": json.loads(about.get("validated_on", "[]")),
