@@ -22,7 +22,7 @@ test-slow: setup-dev
 # --strict: a warning fails the build. `python -m`, because an extension of the site lives in tools/.
 docs: setup-docs
 	$(BIN)/python -m zensical build --strict --clean
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
 
 lint: setup-dev
 	$(BIN)/ruff check .
