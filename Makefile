@@ -47,7 +47,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 # Only what builds pages: no JAX.
 $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	sed -n 's/^docs = \["\(.*\)"\].*/\1/p' pyproject.toml > $(VENV)/docs.txt
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $(VENV)/docs.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement $(VENV)/docs.txt
 	touch $@
 
