@@ -1,7 +1,8 @@
 """A Markdown extension for the site: links that leave docs/ lose their link, or lead to the repository.
 
 Pages link to source files (`../rulax/types.py`), which works wherever the repository is browsed. A site holds docs/ alone, so there
-such a link would be dead. (Zensical refuses links to Markdown outside of docs/ before it asks us: name such files, do not link.) Images and links within docs/ are left to the site's builder, which checks them.
+such a link would be dead. Zensical refuses links to Markdown outside of docs/ before it asks us: name such files, do not link.
+Images and links within docs/ are left to the site's builder, which checks them.
 """
 
 from __future__ import annotations
