@@ -1,12 +1,13 @@
 # Two commands for a newcomer, each of which does all its own set-up:
 #   make demo   train an agent on Catch and look at the result
 #   make test   lint, type check, all tests
+# and make docs, which builds the documentation into build/site.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test test-slow setup setup-dev lint clean
+.PHONY: demo test test-slow docs setup setup-dev setup-docs lint clean
 
 demo: setup
 	$(BIN)/rulax train --preset demo
@@ -18,6 +19,11 @@ test: setup-dev lint
 test-slow: setup-dev
 	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) -m slow
 
+# --strict: a warning fails the build. `python -m`, because an extension of the site lives in tools/.
+docs: setup-docs
+	$(BIN)/python -m zensical build --strict --clean
+	@echo "open build/site/index.html; with search: $(BIN)/python -m http.server -d build/site"
+
 lint: setup-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -25,6 +31,7 @@ lint: setup-dev
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
+setup-docs: $(VENV)/.installed-docs
 
 # The stamps make a second call start at once; they are renewed when the project's own requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -37,5 +44,12 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# Only what builds pages: no JAX.
+$(VENV)/.installed-docs: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $(VENV)/docs.txt
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement $(VENV)/docs.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf build .cache $(VENV) .pytest_cache .ruff_cache .mypy_cache
