@@ -6,7 +6,6 @@ Precedence: suite < preset file < flags. Environments instead of a suite take th
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any, Literal, NamedTuple
 
 from rulax.discovery.settings import Discovery
@@ -146,8 +145,7 @@ def split_families(parts: tuple[str, ...]) -> list[str]:
     A piece with `=` and without `:` is an option of the environment before it; commas in brackets separate nothing.
     """
     families: list[str] = []
-    for piece in re.split(r",(?![^(\[]*[)\]])", ",".join(parts)):
-        piece = piece.strip()
+    for piece in split_commas(",".join(parts)):
         if "=" in piece and ":" not in piece.partition("=")[0] and families:
             families[-1] += f",{piece}" if ":" in families[-1] else f":{piece}"
         elif piece:
@@ -155,10 +153,22 @@ def split_families(parts: tuple[str, ...]) -> list[str]:
     return families
 
 
+def split_commas(text: str) -> list[str]:
+    """Pieces between the commas that stand in no bracket: `kinds=[[1,0],[2,1]],height=5` has two."""
+    pieces, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces]
+
+
 def read_family(text: str) -> Spec:
     """`catch:rows=5,columns=5` as an environment with options."""
     env, colon, rest = text.partition(":")
     if colon and "=" not in rest:
         return Spec(text, text, {})  # as Gymnasium writes `package:ID`
-    pieces = [piece for piece in re.split(r",(?![^(\[]*[)\]])", rest) if piece]
+    pieces = [piece for piece in split_commas(rest) if piece]
     return Spec(text, env, to_options(f"'{env}'", pieces) if colon else {})

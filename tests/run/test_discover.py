@@ -62,6 +62,9 @@ def test_families_keep_their_options() -> None:
     assert split_families(parts) == ["catch:rows=5,columns=5", "grid/delayed", "bandit/bernoulli:arms=3"]
     assert split_families(("grid/x:size=(5,7),limit=3,catch",)) == ["grid/x:size=(5,7),limit=3", "catch"]
     assert read_family("grid/x:size=(5,7),limit=3") == ("grid/x:size=(5,7),limit=3", "grid/x", {"size": (5, 7), "limit": 3})
+    nested = "grid/x:kinds=[[1,0,0,1],[-1,1,0,2]],height=5"
+    assert split_families((f"{nested},catch",)) == [nested, "catch"]
+    assert read_family(nested).options == {"kinds": [[1, 0, 0, 1], [-1, 1, 0, 2]], "height": 5}
     assert read_family("package:Thing-v0").env == "package:Thing-v0"
 
 
