@@ -8,6 +8,7 @@ from rulax.methods.base import Experiment
 
 METHODS = {
     "rl2": "a recurrent policy whose memory learns within a trial (Duan et al. 2016; Wang et al. 2016)",
+    "plain": "Disco103 as a plain learner in the same worlds: no memory, no meta-training, only its updates",
 }
 
 
