@@ -42,8 +42,8 @@ class Setting:
     def recipe(self) -> Recipe:
         """Disco103 on one stream: every step is fresh, and replayed once."""
         recipe = make_rule("disco103")
-        sizes = {"streams": 1, "unroll": self.unroll, "batch": 2, "replay": 0.5, "capacity": 64, "warmup": 0}
-        return recipe._replace(learning=dataclasses.replace(recipe.learning, learning_rate=LEARNING_RATE, **sizes), network=NETWORK)
+        learning = dataclasses.replace(recipe.learning, streams=1, unroll=self.unroll, batch=2, replay=0.5, capacity=64, warmup=0)
+        return recipe._replace(learning=dataclasses.replace(learning, learning_rate=LEARNING_RATE), network=NETWORK)
 
 
 class Newborns(Study):
@@ -78,9 +78,7 @@ def unavailable() -> str | None:
 def experiment(name: str, about: str, metric: str, setting: Setting, higher_is_better: bool = True) -> Experiment:
     """A row without a goal."""
     start = functools.partial(Newborns, setting)
-    return Experiment(
-        "plain", name, about, metric, None, None, start, higher_is_better=higher_is_better, unavailable=unavailable
-    )
+    return Experiment("plain", name, about, metric, None, None, start, higher_is_better=higher_is_better, unavailable=unavailable)
 
 
 REWARD, REGRET = "reward of a life", "regret of a life"

@@ -80,7 +80,7 @@ class Guess(NamedTuple):
         return 100.0 * jax.nn.one_hot(jnp.maximum(memory, 0), 2), memory
 
 
-@pytest.mark.parametrize("forgets, expected", [("trial", 3.5), ("episode", 2.0), ("never", 2.0)])
+@pytest.mark.parametrize(("forgets", "expected"), [("trial", 3.5), ("episode", 2.0), ("never", 2.0)])
 def test_a_task_that_is_solvable_only_if_memory_survives_episodes_and_not_trials(forgets, expected):
     """Four pulls of one of two sure arms. Who remembers through episodes and forgets between trials gets 1/2 + 3. Who forgets at
     every episode guesses four times; who never forgets believes in the arm of an old task, which is as good as a guess."""
@@ -102,9 +102,11 @@ def test_contexts_come_back_and_are_told_apart():
     epoch = contexts * repeats * 2
     for part in (codes[:epoch], codes[epoch:]):
         found, counts = np.unique(part, axis=0, return_counts=True)
-        assert len(found) == contexts and (counts == repeats * 2).all()
+        assert len(found) == contexts
+        assert (counts == repeats * 2).all()
     tasks = np.concatenate([np.asarray(start.tasks.means), np.asarray(states.tasks.means[:, 0])])
-    assert (tasks[:epoch] == tasks[0]).all() and (tasks[epoch : 2 * epoch] == tasks[epoch]).all()
+    assert (tasks[:epoch] == tasks[0]).all()
+    assert (tasks[epoch : 2 * epoch] == tasks[epoch]).all()
     assert (tasks[0] != tasks[epoch]).all()
 
 
@@ -112,7 +114,8 @@ def test_physics_from_a_box():
     world = randomised(CartPole(), half_length=(0.2, 0.3))
     tasks = jax.vmap(world.sample_task)(jax.random.split(jax.random.key(0), 200))
     length = np.asarray(tasks.half_length)
-    assert 0.2 <= length.min() < 0.21 and 0.29 < length.max() <= 0.3
+    assert 0.2 <= length.min() < 0.21
+    assert 0.29 < length.max() <= 0.3
     others = {name: value for name, value in world.default_task()._asdict().items() if name != "half_length"}
     for name, value in others.items():
         assert (np.asarray(getattr(tasks, name)) == np.asarray(value)).all()
@@ -143,7 +146,8 @@ def test_worlds_of_wang_et_al():
     np.testing.assert_allclose(np.unique(np.asarray(hard).round(4)), [0.4, 0.6])
     told = np.asarray(jax.vmap(InformativeArm().sample_task)(jax.random.split(jax.random.key(0), 500)).means)
     np.testing.assert_allclose(told[:, :10].argmax(-1) + 1, told[:, 10] * 10, rtol=1e-6)
-    assert (told[:, :10].sum(-1) == 14).all() and len(np.unique(told[:, 10])) == 10
+    assert (told[:, :10].sum(-1) == 14).all()
+    assert len(np.unique(told[:, 10])) == 10
     world = TwoStep()
     chosen = [float(world.expected_reward(world.default_task(), world.reset((), None)[0], a)) for a in (0, 1)]
     np.testing.assert_allclose(chosen, [0.7, 0.3], rtol=1e-6)

@@ -59,35 +59,48 @@ def run(tmp_path, *flags):
 def test_a_record_holds_what_tables_need(tmp_path, capsys):
     code, records = run(tmp_path, "--experiment", "numbers", "--seeds", "3")
     record = records["toy.numbers"]
-    assert code == 0 and record["seeds"] == [0, 1, 2] and record["value"] == 2.0 and record["pass"] is True
-    assert record["score"] == 0.5 and record["published_score"] == 2.5 / 4 and record["n_test_tasks"] == 100
-    assert record["meta_updates"] == 3 * STEPS and record["env_steps"] == 3 * 10 * STEPS
-    assert record["baselines"] == {"other": 3.0} and record["reference"]["kind"] == "exact"
+    assert code == 0
+    assert record["seeds"] == [0, 1, 2]
+    assert record["value"] == 2.0
+    assert record["pass"] is True
+    assert record["score"] == 0.5
+    assert record["published_score"] == 2.5 / 4
+    assert record["n_test_tasks"] == 100
+    assert record["meta_updates"] == 3 * STEPS
+    assert record["env_steps"] == 3 * 10 * STEPS
+    assert record["baselines"] == {"other": 3.0}
+    assert record["reference"]["kind"] == "exact"
     assert len(record["per_seed"][0]["curve"]) == STEPS
     seeds = STUDENT[1] * 1.0 / math.sqrt(3)  # the seeds' values are 1, 2, 3
     tasks = 1.96 * np.std([-0.5, 0.5] * 50, ddof=1) / 10
     np.testing.assert_allclose(record["ci95"], math.hypot(seeds, tasks), rtol=1e-6)
     table = capsys.readouterr().out
-    assert "toy.numbers" in table and "pass" in table and "1 of 1 goals reached" in table
+    assert "toy.numbers" in table
+    assert "pass" in table
+    assert "1 of 1 goals reached" in table
     assert (tmp_path / "out" / "table.md").read_text().count("|") > 20
     assert (tmp_path / "out" / "scores.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_a_missed_goal_is_said_and_shown_by_the_exit_code(tmp_path, capsys):
     code, records = run(tmp_path)
-    assert code == 1 and records["toy.more"]["pass"] is False
+    assert code == 1
+    assert records["toy.more"]["pass"] is False
     assert "MISSED" in capsys.readouterr().out
 
 
 def test_what_is_missed_by_the_quick_suite_has_its_own_goal(tmp_path):
     code, records = run(tmp_path, "--experiment", "numbers", "--suite", "quick")
-    assert code == 1 and records["toy.numbers"]["goal"] == 100.0
+    assert code == 1
+    assert records["toy.numbers"]["goal"] == 100.0
 
 
 def test_a_budget_ends_training_and_is_recorded(tmp_path):
     _, records = run(tmp_path, "--experiment", "numbers", "--budget", "1e-9", "--seeds", "1")
     seed = records["toy.numbers"]["per_seed"][0]
-    assert seed["complete"] is False and seed["details"]["updates"] == 0 and records["toy.numbers"]["budget_s"] == 1e-9
+    assert seed["complete"] is False
+    assert seed["details"]["updates"] == 0
+    assert records["toy.numbers"]["budget_s"] == 1e-9
 
 
 def test_an_interrupted_run_goes_on_with_the_seeds_that_are_missing(tmp_path, monkeypatch, capsys):
@@ -118,7 +131,7 @@ def test_other_settings_than_those_of_the_folder_are_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "values, words",
+    ("values", "words"),
     [
         ({"method": "tyo"}, "did you mean 'toy'"),
         ({"method": "toy", "experiment": "number"}, "did you mean 'numbers'"),
@@ -145,6 +158,7 @@ def test_what_cannot_run_here_is_left_out_of_all_and_refused_by_name(tmp_path, m
 
 
 def test_the_common_axis():
-    assert score(5.0, 5.0, 6.0) == 0 and score(6.0, 5.0, 6.0) == 1
+    assert score(5.0, 5.0, 6.0) == 0
+    assert score(6.0, 5.0, 6.0) == 1
     assert score(2.0, 10.0, 0.0) == 0.8  # less is better
     assert math.isnan(score(1.0, 1.0, 1.0))
