@@ -163,5 +163,5 @@ def test_the_two_step_task_pays_what_it_should():
 
 @pytest.mark.parametrize("make_world", [lambda: trial(Sure(), episodes=0), lambda: recurring(Sure(), 9, bits=3)])
 def test_senseless_sizes_are_refused(make_world):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="need"):
         make_world()
