@@ -163,6 +163,17 @@ def test_planning_anew_changes_nothing_for_who_knows():
     np.testing.assert_allclose(gap.mean(1), 0.0, atol=4 * gap.std() / 3000**0.5)
 
 
+def test_planners_are_told_how_many_steps_are_left():
+    asked = []
+
+    def spy(seen, horizon, rng):
+        asked.append(horizon)
+        return refs.random_actions(seen, horizon, rng)
+
+    refs.play_mdps(spy, refs.sample_mdps(2, seed=0), 2, 5, seed=0, plan_every=2)
+    assert asked == [5, 3, 1] * 2
+
+
 def test_equals_are_treated_alike_until_the_next_plan():
     """One state and equal Q-values: the same action throughout an episode, every action over many tasks."""
     mdps = refs.MDPs(np.tile(np.arange(4.0), (400, 1, 1)), np.ones((400, 1, 4, 1)))
