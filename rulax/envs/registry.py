@@ -54,6 +54,8 @@ _ENTRIES = (
     Entry("grid/tabular-long-horizon", "grid_variants:tabular_long_horizon", "LPG: 11 x 11, the good is rare", 1000),
     Entry("grid/tabular-longer-horizon", "grid_variants:tabular_longer_horizon", "LPG: 7 x 9, mostly danger", 2000),
     Entry("grid/tabular-long-dense", "grid_variants:tabular_long_dense", "LPG: 11 x 11, four good objects, rarer still", 2000),
+    Entry("grid/tiny-sparse", "grid_variants:tiny_sparse", "5 x 5, one goal and one trap, fixed places", 50),
+    Entry("grid/tiny-dense", "grid_variants:tiny_dense", "5 x 5, a good and a bad object that come back, fixed places", 50),
     Entry("grid/random-dense", "grid_variants:random_dense", "LPG: 11 x 11, new places in every episode", 500),
     Entry("grid/random-long-horizon", "grid_variants:random_long_horizon", "LPG: 11 x 11, new places, the good is rare", 1000),
     Entry("grid/random-small", "grid_variants:random_small", "LPG: 5 x 7, two good and two bad objects", 500),

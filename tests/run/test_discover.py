@@ -96,7 +96,7 @@ BAD = [
     ("discover gridz", "did you mean 'grids'?"),
     ("discover grids --windw 3", "did you mean --window?"),
     ("discover grids --window 0", "window must be at least 1"),
-    ("discover grids --validation catch:rows=5,columns=5", "it would not be held out"),
+    ("discover grids --validation grid/tiny-sparse", "it would not be held out"),
     ("discover catch --validation catch:rows=10", "it would not be held out"),
     ("discover catch,catch:rows=10", "is the same world as 'catch'"),
     ("discover CartPole-v1", "worlds that JAX can compile"),
