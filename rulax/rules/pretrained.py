@@ -21,12 +21,14 @@ import numpy as np
 
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
-from rulax.rules import rule_files
+from rulax.rules import found_with, rule_files
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
 from rulax.rules.disco import disco
+from rulax.rules.found_with import FoundWith
 from rulax.rules.haiku_names import from_haiku, shapes_in_haiku, sizes_from_haiku, to_haiku
+from rulax.rules.registry import EMBEDDED
 from rulax.rules.rule_files import RuleFileError
 from rulax.types import Array, PyTree
 
@@ -49,6 +51,7 @@ class RuleFile(NamedTuple):
     params: MetaNetwork
     sizes: Sizes
     about: dict[str, str]  # `found`, `licence`, and whatever else was written
+    found_with: FoundWith  # the settings to begin with
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------
@@ -56,21 +59,22 @@ class RuleFile(NamedTuple):
 
 def disco103(constants: Constants = Constants()) -> UpdateRule:
     """The published rule, if it is installed."""
-    path = find_disco103()
-    if path is None:
-        raise ValueError(NOT_INSTALLED)
-    return rule_from_file(path, constants)
+    return rule_from_file(path_of("disco103"), constants)
 
 
-def rule_from_file(path: str | Path, constants: Constants = Constants()) -> UpdateRule:
+def rule_from_file(path: str | Path, constants: Constants | None = None) -> UpdateRule:
     """The rule in a file; its `init` gives the file's parameters, whatever the key."""
-    loaded = load_rule(path)
+    return rule_of(load_rule(path), constants)
+
+
+def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
+    """The rule that a file holds, with the constants that it was found with or others."""
 
     def init(key: Array) -> MetaNetwork:
         del key
         return loaded.params
 
-    return disco(loaded.sizes, constants)._replace(init=init)
+    return disco(loaded.sizes, constants or loaded.found_with.constants)._replace(init=init)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
@@ -90,7 +94,8 @@ def load_rule(path: str | Path) -> RuleFile:
         check(path.name, tensors, shapes_of(sizes))
     else:
         raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
-    return RuleFile(assemble(tensors, sizes), sizes, dict(about))
+    found = found_with.from_text(path.name, about.get(found_with.KEY, ""), FoundWith(LEARNING, NETWORK))
+    return RuleFile(assemble(tensors, sizes), sizes, dict(about), found)
 
 
 def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mapping[str, str] | None = None) -> None:
@@ -154,6 +159,16 @@ def find_disco103() -> Path | None:
     named = os.environ.get("RULAX_RULES")
     folders = [*([Path(named)] if named else []), rules_folder()]
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
+
+
+def path_of(name: str) -> Path:
+    """The file of a discovered rule: an embedded one, Disco103, or a file by its own name."""
+    if name != "disco103":
+        return EMBEDDED.get(name, Path(name))
+    path = find_disco103()
+    if path is None:
+        raise ValueError(NOT_INSTALLED)
+    return path
 
 
 def is_disco103(path: Path) -> bool:

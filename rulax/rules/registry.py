@@ -45,7 +45,7 @@ RULES = {
 }
 FILE_ENDINGS = (".safetensors", ".npz")
 FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
-FROM_FILE = Entry("rulax.rules.pretrained:rule_from_file", "A rule in a file", DISCOVERED)
+EMBEDDED: dict[str, Path] = {}  # rules of our own, which come with the package
 
 
 class UnknownRule(ValueError):
@@ -66,7 +66,7 @@ def list_rules() -> dict[str, str]:
 
 def recommended_steps(name: str) -> int:
     """How long to train with a rule, or the rule in a file, if nobody says otherwise."""
-    return (FROM_FILE if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", ""))).steps
+    return DISCOVERED if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", "")).steps
 
 
 def is_installed(name: str) -> bool:
@@ -88,14 +88,24 @@ def make_rule(name: str, **options: Any) -> Recipe:
     """
     from rulax.rules.base import Recipe  # with JAX, hence not at the top
 
-    from_file = name.endswith(FILE_ENDINGS)
-    if name not in RULES and not from_file:
+    if name in EMBEDDED or name.endswith(FILE_ENDINGS):
+        return _recipe_in_file(name, EMBEDDED.get(name, Path(name)), options)
+    if name not in RULES:
         raise UnknownRule(name)
-    module_name, function_name = (FROM_FILE if from_file else RULES[name]).where.split(":")
+    module_name, function_name = RULES[name].where.split(":")
     module = importlib.import_module(module_name)
     make = getattr(module, function_name)
-    make = functools.partial(make, name) if from_file else make
     return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK)
+
+
+def _recipe_in_file(name: str, path: Path, options: dict[str, Any]) -> Recipe:
+    """The rule in a file, with the settings that it was found with."""
+    from rulax.rules.base import Recipe
+    from rulax.rules.pretrained import load_rule, rule_of
+
+    loaded = load_rule(path)
+    make = functools.partial(rule_of, loaded, constants=loaded.found_with.constants)
+    return Recipe(make(**_arguments(name, make, options)), loaded.found_with.learning, loaded.found_with.network)
 
 
 def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, Any]:

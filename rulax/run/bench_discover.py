@@ -27,7 +27,7 @@ class BenchDiscoverConfig:
     """Agents."""
     inner: int = setting(2, "what to measure")
     """Updates through which one meta-gradient reaches."""
-    memory: Literal["plain", "mixed", "remat", "both"] = setting("plain", "what to measure")
+    memory: Literal["plain", "mixed", "remat", "both", "segments"] = setting("plain", "what to measure")
     """What the meta-gradient stores, see `rulax discover --help`."""
     agents_at_once: int = setting(0, "what to measure")
     """Agents that are differentiated at the same time; 0 means all."""

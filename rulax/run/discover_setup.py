@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import Discovery
-from rulax.metanet.sizes import Sizes
+from rulax.metanet.sizes import Constants, Sizes
 from rulax.run import folder as folders
 from rulax.run.config import assemble, read_values
 from rulax.run.discover_config import DiscoverConfig, joined, read_family
@@ -84,9 +84,9 @@ def make_discoverer(training: dict[str, Any], recipe: Any, settings: Discovery, 
 
 def check_start(name: str) -> None:
     """Only a meta-network can be discovered, or discovered further."""
-    from rulax.rules.registry import RULES
+    from rulax.rules.registry import EMBEDDED, RULES
 
-    if name in RULES and name not in DISCOVERABLE:
+    if name in RULES and name not in (*DISCOVERABLE, *EMBEDDED):
         raise UserError(
             f"init: rule '{name}' was written by people and has no parameters to discover; give disco103 or a rule file, or leave "
             "--init out to start from a random rule"
@@ -105,15 +105,27 @@ def check_passes(settings: Discovery, recipe: Any) -> None:
 
 def sizes_of(config: DiscoverConfig) -> Sizes:
     """The sizes of the rule: a file's own, or those that the options ask for."""
-    from rulax.envs.registry import as_option
-    from rulax.rules.pretrained import find_disco103, load_rule
+    from rulax.rules.pretrained import load_rule, path_of
 
     if config.init and config.init != "disco":
-        path = find_disco103() if config.init == "disco103" else config.init
-        return load_rule(path).sizes  # type: ignore[arg-type]  # that it is installed has been seen when the rule was made
-    known = {field.name: field.default for field in dataclasses.fields(Sizes)}
-    options = {name: value for name, value in config.rule_options.items() if name in known}
-    return Sizes(**{name: as_option(name, known[name], value) for name, value in options.items()})
+        return load_rule(path_of(config.init)).sizes
+    return of_options(Sizes(), config.rule_options)
+
+
+def constants_of(config: DiscoverConfig) -> Constants:
+    """The constants of its losses: a file's own or the usual ones, where the options do not say otherwise."""
+    from rulax.rules.pretrained import load_rule, path_of
+
+    started = config.init and config.init != "disco"
+    return of_options(load_rule(path_of(config.init)).found_with.constants if started else Constants(), config.rule_options)
+
+
+def of_options(base: Any, options: dict[str, Any]) -> Any:
+    """A copy of Sizes or Constants with those options that belong to it."""
+    from rulax.envs.registry import as_option
+
+    known = {field.name: getattr(base, field.name) for field in dataclasses.fields(base)}
+    return dataclasses.replace(base, **{name: as_option(name, known[name], options[name]) for name in options if name in known})
 
 
 # -- families ------------------------------------------------------------------------------------------------------------------
@@ -164,6 +176,7 @@ def make_record(config: DiscoverConfig, recipe: Any, settings: Discovery, sizes:
         "sizes": dataclasses.asdict(sizes),
     }
     return record | {
+        "constants": dataclasses.asdict(constants_of(config)),
         "fingerprint": folders.fingerprint(fixed_part(record)),
         "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
         "versions": folders.versions(),

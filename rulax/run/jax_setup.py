@@ -12,7 +12,7 @@ import jax
 from rulax.run.errors import UserError
 
 PRECISION = "jax_default_matmul_precision"
-KEPT_BLOCK, KEPT_FREE = 2**28, 2**30  # bytes: blocks up to this size are kept when freed, up to this much in all
+KEPT_BLOCK, KEPT_FREE = 2**30, 2**31  # bytes: blocks up to this size are kept when freed, up to this much in all
 _replaced: dict[str, str | None] = {}  # settings of JAX as they were before the first run that changed them
 
 
@@ -28,11 +28,13 @@ def keep_freed_memory() -> None:
 
     XLA allocates its working memory anew for every step. By default glibc returns blocks that large, and the next step takes each
     page back by a page fault: 31,600 of them and a fifth of the CPU time of an update of Disco103 on Catch. Peak memory stays.
+    Every thread but the first would also get an arena of its own, and those never hold more than 64 MB, so there is to be one.
     """
     if not sys.platform.startswith("linux") or any(name in os.environ for name in ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_")):
         return  # someone who chose settings of their own keeps them
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        mallopt(-8, 1)  # M_ARENA_MAX
         mallopt(-3, KEPT_BLOCK)  # M_MMAP_THRESHOLD
         mallopt(-1, KEPT_FREE)  # M_TRIM_THRESHOLD
 

@@ -103,7 +103,7 @@ BAD = [
     ("discover grids --init nowhere.safetensors", "cannot be read"),
     ("discover grids --rule-options hiden=3", "has no option 'hiden'"),
     ("discover grids --lifetimes 0", "lifetimes must be at least 1"),
-    ("discover grids --memory both --minibatches 2", "use --memory plain or remat"),
+    ("discover grids --memory both --minibatches 2", "use --memory plain, remat or segments"),
     ("discover nonsense --envs catch", "give one of the two"),
     ("discover --resume nowhere", "holds no run"),
 ]
