@@ -60,11 +60,17 @@ def write_compare_page(folder: str | Path) -> Path:
     blocks += [returns_table(found, rules), *tuning(found["tuning"])]
     blocks += [cost_table(found, rules), *commands(folder, found), *configuration(found)]
     left = sum(not cell["finished"] for cell in found["cells"])
-    unfinished = "" if found["finished"] else f"{left} of {len(found['cells'])} cells are not trained to their end; what follows is of the others."
+    unfinished = (
+        ""
+        if found["finished"]
+        else f"{left} of {len(found['cells'])} cells are not trained to their end; what follows is of the others."
+    )
     return write_page(folder / folders.REPORT, title, subtitle, blocks, unfinished)
 
 
-HELD_OUT = "Only environments in which no suite of discovery trains or validates: what a discovered rule does where it has never been."
+HELD_OUT = (
+    "Only environments in which no suite of discovery trains or validates: what a discovered rule does where it has never been."
+)
 
 
 def read(path: Path) -> Found:
@@ -108,7 +114,9 @@ def facts(found: Found, rules: list[str]) -> list[Fact]:
     if overall:
         best = ranked(overall, rules)[0]
         iqm = overall["rules"][best]["iqm"]
-        interval = f", interquartile mean of scores; 95 %: {number(iqm['low'])} to {number(iqm['high'])}" if iqm["low"] is not None else ""
+        interval = (
+            f", interquartile mean of scores; 95 %: {number(iqm['low'])} to {number(iqm['high'])}" if iqm["low"] is not None else ""
+        )
         shown.append(Fact("highest score", number(iqm["value"]), f"{best}{interval}"))
     apart = sum(env["held_out"] for env in found["environments"])
     steps = sum(cell["environment_steps"] for cell in found["cells"])
@@ -125,7 +133,8 @@ def verdict(overall: Found | None, rules: list[str]) -> list[Block]:
     if not overall or len(rules) < 2:
         return []
     best, second, *_ = ranked(overall, rules)
-    said = [f"{best} has the highest interquartile mean: {words(overall['rules'][best]['iqm'])}; {second} follows with {words(overall['rules'][second]['iqm'])}."]
+    first, next_best = (words(overall["rules"][rule]["iqm"]) for rule in (best, second))
+    said = [f"{best} has the highest interquartile mean: {first}; {second} follows with {next_best}."]
     pair = next((pair for pair in overall["improvement"] if (pair["rule"], pair["over"]) == (best, second)), None)
     if pair and pair["probability"]["low"] is not None:
         chance = pair["probability"]
@@ -150,7 +159,7 @@ def curves(found: Found) -> Panels:
         panels.append(Curves(env["name"] + mark, "steps per seed", "episode return", lines))
     note = "Mean over seeds with its 95 % bootstrap interval. Dashed: agents that never learned."
     if any(env["held_out"] for env in found["environments"]):
-        note += " Held out: no suite of `rulax discover` trains or validates there."
+        note += " Held out: no suite of discovery trains or validates there."
     return Panels("Learning curves", panels, note)
 
 
@@ -185,7 +194,9 @@ def improvement(overall: Found, rules: list[str]) -> list[Block]:
     for place, rule in enumerate(rules):
         for other in rules[place + 1 :]:
             pair, test = found[rule, other], found[rule, other]["paired"]
-            rows.append([rule, other, estimate(pair["probability"]), test.get("difference"), test.get("p_rank"), test.get("p_mean")])
+            rows.append(
+                [rule, other, estimate(pair["probability"]), test.get("difference"), test.get("p_rank"), test.get("p_mean")]
+            )
     columns = ["rule", "over", "probability of improvement", "mean difference of scores", "p, signed rank", "p, sign flips"]
     told = "Runs are paired by seed and environment; p is for no difference, two-sided, and not corrected for several pairs."
     return [
@@ -221,7 +232,14 @@ def tuning(found: Found | None) -> list[Block]:
     for rule, tuned in found["rules"].items():
         for settings, score in zip(found["trials"], tuned["scores"], strict=True):
             rows.append([rule, parts.shown(settings), score, "chosen" if settings == tuned["chosen"] else ""])
-    return [Table("Tuning", ["rule", "settings", "score", ""], rows, f"{found['words']}; {found['seeds']} seeds, {found['steps']:,} steps.")]
+    return [
+        Table(
+            "Tuning",
+            ["rule", "settings", "score", ""],
+            rows,
+            f"{found['words']}; {found['seeds']} seeds, {found['steps']:,} steps.",
+        )
+    ]
 
 
 def cost_table(found: Found, rules: list[str]) -> Table:
@@ -232,7 +250,9 @@ def cost_table(found: Found, rules: list[str]) -> Table:
         steps, seconds, cpu = (sum(cell[name] for cell in cells) for name in ("environment_steps", "seconds", "cpu_seconds"))
         rows.append([rule, steps, round(seconds), round(cpu), float(f"{cpu / 3600:.3g}"), round(steps / cpu) if cpu else None])
     columns = ["rule", "environment steps", "seconds", "CPU seconds", "core-hours", "steps per CPU second"]
-    total = f"The whole comparison, trials and untrained agents included: {parts.core_hours(found['cost']['cpu_seconds'])} core-hours."
+    total = (
+        f"The whole comparison, trials and untrained agents included: {parts.core_hours(found['cost']['cpu_seconds'])} core-hours."
+    )
     return Table("Cost", columns, rows, f"{total} Compiling is included.")
 
 

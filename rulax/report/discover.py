@@ -20,7 +20,19 @@ FRESH, POPULATION = "fresh agents", "the population meanwhile"
 ROLES = ("validation", "training")  # in the order of what matters
 NO_PANEL = ("kind", "step", "seconds", "bad_agents")
 FIRST = ("meta_gradient_norm", "outer_loss")  # then by name
-CARD = ("found", "licence", "trained_on", "validated_on", "picked_by", "started_from", "evaluation", "sha256", "seed", "commit", "command")
+CARD = (
+    "found",
+    "licence",
+    "trained_on",
+    "validated_on",
+    "picked_by",
+    "started_from",
+    "evaluation",
+    "sha256",
+    "seed",
+    "commit",
+    "command",
+)
 
 
 def write_discover_page(folder: str | Path) -> Path:
@@ -33,7 +45,7 @@ def write_discover_page(folder: str | Path) -> Path:
     exams = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
     sticks = parts.read_json(folder / BASELINES)
-    made = summary.get("meta_steps", rows[-1]["step"] if rows else 0)
+    made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
     blocks += [Facts(facts(summary, made)), scores(exams, families, settings["evaluation_seeds"], made)]
     blocks += [returns(exams, meta, families, sticks, made), *optimisation(meta), family_table(families, sticks, summary)]
@@ -76,7 +88,9 @@ def facts(summary: dict[str, Any], made: int) -> list[Fact]:
     steps, cpu = summary.get("environment_steps"), summary.get("cpu_seconds")
     return [
         *found,
-        Fact("best rule", f"meta-step {best['step']:,}" if best else "–", f"of {made:,}; {duration(summary.get('seconds'))} in all"),
+        Fact(
+            "best rule", f"meta-step {best['step']:,}" if best else "–", f"of {made:,}; {duration(summary.get('seconds'))} in all"
+        ),
         Fact("environment steps", count(steps) if steps else "–", f"{count(summary.get('agent_updates') or 0)} agent updates"),
         Fact("core-hours", parts.core_hours(cpu), f"{parts.whole(cpu)} CPU seconds" if cpu else ""),
     ]
@@ -118,12 +132,16 @@ def returns(exams: list[Row], meta: list[Row], families: dict[str, list[str]], s
                 lines.append(Line(POPULATION, [step for step, _ in lived], [value for _, value in lived]))
             lines += [level(name, value, made) for name, value in (sticks.get(family) or {}).items()]
             panels.append(Curves(f"{family} ({role})" if role == "validation" else family, "meta-steps", "return", lines))
-    return Panels("Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once at the start of the run.")
+    return Panels(
+        "Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once at the start of the run."
+    )
 
 
 def optimisation(meta: list[Row]) -> list[Block]:
     """The outer loop: the norm of the meta-gradient, the outer loss, and all else that was measured."""
-    names = {name for row in meta for name, value in row.items() if isinstance(value, int | float) and "/" not in name} - set(NO_PANEL)
+    names = {name for row in meta for name, value in row.items() if isinstance(value, int | float) and "/" not in name} - set(
+        NO_PANEL
+    )
     panels = []
     for name in sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name)):
         points = [(row["step"], row[name]) for row in meta if isinstance(row.get(name), int | float)]
@@ -145,7 +163,9 @@ def family_table(families: dict[str, list[str]], sticks: dict[str, Any], summary
             score = results[1].get("scores", {}).get(family)
             rows.append([family, role, known.get("untrained"), known.get(BY_PEOPLE), *earned, score])
     columns = ["family", "role", "untrained", "actor-critic", "at the start", "the best rule", "at the end", "score"]
-    return Table("Families", columns, rows, "Returns of fresh agents at the end of an evaluation; the score is that of the best rule.")
+    return Table(
+        "Families", columns, rows, "Returns of fresh agents at the end of an evaluation; the score is that of the best rule."
+    )
 
 
 def rule_card(folder: Path) -> list[Block]:

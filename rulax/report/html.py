@@ -20,8 +20,11 @@ def section(block: b.Block, number: int, charts: list[dict[str, Any]], own: list
     inner = content(block, charts, own)
     if isinstance(block, b.KeyValues):
         opened = " open" if block.open else ""
-        return f'<section id="s{number}"><details{opened}><summary><h2>{escape(block.title)}</h2></summary>{inner}</details></section>'
-    note = f'<p class="note">{escape(block.note)}</p>' if getattr(block, "note", "") else ""
+        return (
+            f'<section id="s{number}"><details{opened}><summary><h2>{escape(block.title)}</h2></summary>{inner}</details></section>'
+        )
+    said = getattr(block, "note", "")
+    note = f'<p class="note">{escape(said)}</p>' if said else ""
     return f'<section id="s{number}" aria-label="{escape(block.title)}"><h2>{escape(block.title)}</h2>{inner}{note}</section>'
 
 
@@ -62,10 +65,10 @@ def place(index: int, kind: str) -> str:
 
 def facts(block: b.Facts) -> str:
     """The strip of numbers."""
-    cells = "".join(
-        f"<div><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}</dd>{f'<dd class=aside>{escape(fact.note)}</dd>' if fact.note else ''}</div>"
-        for fact in block.facts
-    )
+    cells = ""
+    for fact in block.facts:
+        aside = f'<dd class="aside">{escape(fact.note)}</dd>' if fact.note else ""
+        cells += f"<div><dt>{escape(fact.name)}</dt><dd>{escape(fact.value)}</dd>{aside}</div>"
     return f'<dl class="facts">{cells}</dl>'
 
 
@@ -132,8 +135,10 @@ def cell(value: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Three decimals where that says enough, a few significant digits elsewhere."""
+    """Four digits or three decimals, with a true minus sign."""
     size = abs(value)
     if size >= 1e6 or 0 < size < 1e-3:
-        return f"{value:.3g}"
-    return f"{value:,.1f}" if size >= 100 else f"{value:.3f}"
+        shown = f"{value:.3g}"
+    else:
+        shown = f"{value:,.1f}" if size >= 100 else f"{value:.2f}" if size >= 10 else f"{value:.3f}"
+    return shown.replace("-", "−")

@@ -82,8 +82,8 @@ HEAD_SCRIPT = (
     "document.documentElement.dataset.theme = t; } catch (error) { /* a browser that stores nothing */ }"
 )
 ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M1 13C6 13 6 3 15 3' fill='none' "
-    "stroke='%230b62a8' stroke-width='2.5' stroke-linecap='round'/%3E%3C/svg%3E"
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M1 13C6 13 6 3 15 3' "
+    "fill='none' stroke='%230b62a8' stroke-width='2.5' stroke-linecap='round'/%3E%3C/svg%3E"
 )
 
 

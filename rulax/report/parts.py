@@ -30,7 +30,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_lines(folder: Path, whole: Callable[[Row], bool]) -> tuple[list[Row], list[int]]:
-    """The rows of `metrics.jsonl` that are whole, and the numbers of the lines that are not: cut off, damaged, or of another run."""
+    """The rows of `metrics.jsonl` that are whole, and the numbers of the lines that are not: cut off, damaged, or foreign."""
     rows, broken = [], []
     path = folder / folders.METRICS
     for line_number, line in enumerate(path.read_bytes().split(b"\n") if path.exists() else [], 1):
@@ -84,7 +84,11 @@ def configuration(record: dict[str, Any], parts: Sequence[str]) -> list[Block]:
         if record.get(part):
             pairs = [(name.replace("_", " "), shown(value)) for name, value in record[part].items()]
             blocks.append(KeyValues(titles.get(part, part), pairs))
-    versions = [*(record.get("versions") or {}).items(), ("commit", record.get("commit")), ("fingerprint", record.get("fingerprint"))]
+    versions = [
+        *(record.get("versions") or {}).items(),
+        ("commit", record.get("commit")),
+        ("fingerprint", record.get("fingerprint")),
+    ]
     blocks.append(KeyValues("Versions", [(name, value) for name, value in versions if value]))
     return blocks
 

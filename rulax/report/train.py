@@ -92,9 +92,9 @@ def learning_curve(steps: np.ndarray, returns: np.ndarray) -> Curves:
     steps, returns = steps[known], carry_forward(returns)[known]
     name = line_name(seeds)
     low, high, what = parts.seed_band(returns) if len(steps) else (np.zeros(0), np.zeros(0), "")
-    lines = [Line(name, steps, seed_mean(returns), low, high)]
+    lines = [Line(name, steps.tolist(), seed_mean(returns).tolist(), low.tolist(), high.tolist())]
     if 1 < seeds <= MOST_FAINT:
-        lines += [Line(name, steps, returns[:, seed], style="faint") for seed in range(seeds)]
+        lines += [Line(name, steps.tolist(), returns[:, seed].tolist(), style="faint") for seed in range(seeds)]
         what += " Thin lines are the seeds."
     return Curves("Learning curve", "environment steps per seed", "episode return", lines, what, log="x")
 
@@ -134,7 +134,11 @@ def commands(folder: Path, record: dict[str, Any], finished: bool) -> Commands:
     """How to do it again, go on, and use the agents."""
     settings, where = record["settings"], parts.quoted(folder)
     more = f" --steps {2 * settings['steps']}" if finished else ""
-    lines = [] if record.get("custom") else [(f"rulax train --preset {where}/config.json", "The same run again, with exactly these settings")]
+    lines = (
+        []
+        if record.get("custom")
+        else [(f"rulax train --preset {where}/config.json", "The same run again, with exactly these settings")]
+    )
     if record.get("command"):
         lines.insert(0, (record["command"], "As it was started"))
     if not record.get("custom"):

@@ -36,7 +36,7 @@ COMMANDS = {
         "rulax.run.train:command",
         TrainConfig,
         "train ENV [options]",
-        "Train agents on an environment; leaves a run folder with curve, metrics and checkpoint.",
+        "Train agents on an environment; leaves a run folder with a page, metrics and checkpoint.",
         (
             "rulax train catch",
             "rulax train catch --rule ppo --seeds 5 --steps 1e6 --learning-rate 1e-3",
@@ -47,7 +47,7 @@ COMMANDS = {
         "rulax.run.discover:command",
         DiscoverConfig,
         "discover SUITE [options]",
-        "Discover an update rule; leaves a run folder with the rule, its card, scores and checkpoint.",
+        "Discover an update rule; leaves a run folder with the rule, its card, a page and checkpoint.",
         (
             "rulax discover grids",
             "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",

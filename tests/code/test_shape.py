@@ -18,7 +18,7 @@ LAYERS = [
     {"discovery"},
     {"methods"},
     {"evaluation"},
-    {"run"},
+    {"run", "report"},  # a run ends with a page, and a page is made from a run's folder
 ]
 LAYER = {name: index for index, names in enumerate(LAYERS) for name in names}
 

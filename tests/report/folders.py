@@ -68,7 +68,16 @@ def discover_folder(folder: Path, finished: bool = True) -> Path:
     every = [*families, "catch"]
     for step in range(0, 41, 10):
         score = {f"score/{name}": step / 40 for name in every} | {f"evaluation_return/{name}": step / 20 for name in every}
-        rows.append({"kind": "evaluation", "step": step, "seconds": 1.0, "training_score": step / 40, "validation_score": step / 80, **score})
+        rows.append(
+            {
+                "kind": "evaluation",
+                "step": step,
+                "seconds": 1.0,
+                "training_score": step / 40,
+                "validation_score": step / 80,
+                **score,
+            }
+        )
         norm = {"meta_gradient_norm": 1 / (1 + step), "outer_loss": -step, "return/catch:rows=5": step / 30}
         rows.append({"kind": "meta", "step": step + 5, "seconds": 2.0, **norm})
     result = {"step": 40, "returns": dict.fromkeys(every, 2.0), "scores": dict.fromkeys(every, 0.987), "training_score": 1.0}
@@ -78,3 +87,74 @@ def discover_folder(folder: Path, finished: bool = True) -> Path:
     write(folder, config, rows, summary)
     (folder / "baselines.json").write_text(json.dumps({name: {"untrained": 0.0, "actor_critic": 2.0} for name in every}))
     return folder
+
+
+def estimated(value: float, reach: float = 0.1) -> dict[str, float]:
+    return {"value": value, "low": value - reach, "high": value + reach}
+
+
+def group(scores: dict[str, float]) -> dict[str, Any]:
+    def statistics(score: float) -> dict[str, Any]:
+        profile = {"thresholds": [0, 0.5, 1], "value": [1, score, 0], "low": [1, score, 0], "high": [1, score, 0]}
+        return {name: estimated(score) for name in ("iqm", "median", "mean", "optimality_gap")} | {"profile": profile}
+
+    pairs = [
+        {
+            "rule": one,
+            "over": other,
+            "probability": estimated(0.5 + (scores[one] - scores[other]) / 2, 0.2),
+            "paired": {"difference": scores[one] - scores[other], "pairs": 10, "p_rank": 0.125, "p_mean": 0.25},
+        }
+        for one in scores
+        for other in scores
+        if one != other
+    ]
+    return {"rules": {rule: statistics(score) for rule, score in scores.items()}, "improvement": pairs}
+
+
+def comparison(scores: dict[str, float], envs: dict[str, str], finished: bool = True) -> dict[str, Any]:
+    """What `rulax compare` writes into compare.json, as far as the page reads it."""
+
+    def cell(env: str, rule: str) -> dict[str, Any]:
+        curve = {"steps": [100, 200], "mean": [0.0, scores[rule]], "low": [None, -1.0], "high": [None, 2.0]}
+        cost = {"environment_steps": 1000, "seconds": 5.0, "cpu_seconds": 9.0, "core_hours": 0.0025}
+        return {
+            "env": env,
+            "rule": rule,
+            "finished": finished,
+            "curve": curve,
+            "command": f"rulax train {env} --rule {rule}",
+            **cost,
+        }
+
+    return {
+        "kind": "compare",
+        "finished": finished,
+        "seeds": 5,
+        "steps": 200,
+        "environments": [
+            {"name": env, "suite": None, "role": role, "held_out": role == "held out", "complete": True, "random": -0.6}
+            for env, role in envs.items()
+        ],
+        "rules": [{"name": rule, "summary": f"about {rule}", "ablations": [], "trained_on": [], "settings": {}} for rule in scores],
+        "cells": [cell(env, rule) for env in envs for rule in scores],
+        "statistics": {
+            "environments": {env: {rule: estimated(score) for rule, score in scores.items()} for env in envs},
+            "overall": group(scores),
+            "held_out": group(scores),
+        },
+        "normalisation": "a score of 0 is untrained, 1 is the best rule",
+        "tuning": {
+            "trials": [{"learning_rate": 0.001}, {"learning_rate": 0.01}],
+            "seeds": 3,
+            "steps": 200,
+            "rules": {rule: {"chosen": {"learning_rate": 0.01}, "scores": [0.1, 0.9]} for rule in scores},
+            "words": "2 trials for every rule",
+        },
+        "warnings": ["only 5 seeds"],
+        "settings": {"seeds": 5},
+        "versions": {"rulax": "0.1.0"},
+        "commit": "abc",
+        "commands": ["rulax compare catch --rules ppo"],
+        "cost": {"seconds": 60.0, "cpu_seconds": 3600.0, "core_hours": 1.0},
+    }

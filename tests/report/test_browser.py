@@ -33,7 +33,9 @@ def two_lines(tmp_path: Path) -> Path:
 def test_everything_is_drawn_and_nothing_complains(open_page, tmp_path: Path) -> None:
     page = open_page(write_page(tmp_path / "report.html", EVIL, EVIL, every_block(EVIL)))
     assert page.evaluate("document.querySelectorAll('.chart').length") == 5
-    assert page.evaluate("[...document.querySelectorAll('.chart')].every((c) => c.querySelector('svg path, svg rect, table.heat td'))")
+    assert page.evaluate(
+        "[...document.querySelectorAll('.chart')].every((c) => c.querySelector('svg path, svg rect, table.heat td'))"
+    )
     assert page.evaluate("document.querySelectorAll('.notice').length") == 1  # the one of the example: no chart failed
     assert page.locator(".interactive").get_attribute("data-ran") == str(len(EVIL.encode("utf-16-le")) // 2)
     assert page.locator("h1").inner_text() == EVIL.replace("\u2028", " ") or EVIL in page.locator("h1").text_content()
@@ -97,11 +99,19 @@ def test_the_axis_can_be_a_logarithm(open_page, two_lines: Path) -> None:
 
 
 def test_ticks_are_round_numbers(open_page, tmp_path: Path) -> None:
-    ranges = [(0, 1, {"0", "0.5", "1"}), (-0.93, 0.98, {"−1", "0", "1"}), (1.0985, 1.0992, {"1.0986", "1.099"}), (3e6, 9e6, {"4M", "8M"}), (2e-5, 9e-5, {"4e−5"})]
+    ranges = [
+        (0, 1, {"0", "0.5", "1"}),
+        (-0.93, 0.98, {"−1", "0", "1"}),
+        (1.0985, 1.0992, {"1.0986", "1.099"}),
+        (3e6, 9e6, {"4M", "8M"}),
+        (2e-5, 9e-5, {"4e−5"}),
+    ]
     panels = [b.Curves(str(i), "x", "", [b.Line("a", [0, 1], [low, high])]) for i, (low, high, _) in enumerate(ranges)]
     page = open_page(write_page(tmp_path / "report.html", "t", "", [b.Panels("p", panels)]))
     for index, (_, _, expected) in enumerate(ranges):
-        found = page.evaluate(f"[...document.querySelectorAll('.panel')[{index}].querySelectorAll('text.tick.y')].map((t) => t.textContent)")
+        found = page.evaluate(
+            f"[...document.querySelectorAll('.panel')[{index}].querySelectorAll('text.tick.y')].map((t) => t.textContent)"
+        )
         assert len(found) == len(set(found)) <= 9
         assert expected & set(found), (found, expected)
 
@@ -135,11 +145,19 @@ def test_the_theme_follows_the_system_and_the_button(open_page, two_lines: Path,
 def test_a_telephone_needs_no_scrolling_sideways(open_page, tmp_path: Path) -> None:
     names = ["a_rule_with_quite_a_long_name", "ppo", "runs/discover-grids-001/rule.safetensors"]
     blocks: list[b.Block] = [
-        b.Panels("Curves", [b.Curves(env, "environment steps", "return", [line(name, 0.1) for name in names]) for env in ("catch", "gymnax/Breakout-MinAtar")]),
+        b.Panels(
+            "Curves",
+            [
+                b.Curves(env, "environment steps", "return", [line(name, 0.1) for name in names])
+                for env in ("catch", "gymnax/Breakout-MinAtar")
+            ],
+        ),
         b.Intervals("IQM", "score", [b.Interval(name, 0.5, 0.4, 0.6) for name in names]),
         b.Heatmap("Improvement", names, names, [[0.5] * 3] * 3),
         b.Table("Wide", [f"a column {i}" for i in range(12)], [[0.5] * 12]),
-        b.Commands("Run", ["rulax train gymnax/Breakout-MinAtar --rule runs/discover-grids-001/rule.safetensors --steps 1000000 --seeds 5"]),
+        b.Commands(
+            "Run", ["rulax train gymnax/Breakout-MinAtar --rule runs/discover-grids-001/rule.safetensors --steps 1000000 --seeds 5"]
+        ),
     ]
     path = write_page(tmp_path / "report.html", "A_title_that_is_one_very_long_word_without_any_space_in_it", "", blocks)
     for width in (320, 390, 768):
@@ -180,6 +198,7 @@ def test_fifty_runs_open_in_under_a_second(open_page, tmp_path: Path, panels: bo
         page.wait_for_selector("html[data-shown]")
         times.append(int(page.evaluate("document.documentElement.dataset.shown")))
     assert page.locator("path.line").count() == 50
+    assert page.locator("path.band").count() == (50 if panels else 0)  # fifty bands in one chart would hide each other
     # Milliseconds from asking for the page until it is on the screen; the best of three, because others use this machine too.
     assert min(times) < 1000, times
     print(f"fifty runs, {'ten panels' if panels else 'one chart'}: {times} ms")

@@ -150,5 +150,6 @@ def test_blocks_that_are_none_are_refused() -> None:
 
 
 def test_making_pages_does_not_wait_for_jax() -> None:
-    code = "import sys, rulax.report.train, rulax.report.discover, rulax.report.compare; sys.exit(bool({'jax', 'matplotlib'} & set(sys.modules)))"
+    code = "import sys, rulax.report.train, rulax.report.discover, rulax.report.compare\n"
+    code += "sys.exit(bool({'jax', 'matplotlib'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

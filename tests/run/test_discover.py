@@ -140,6 +140,10 @@ def test_a_run_leaves_its_rule_and_what_is_known_of_it(fake: Any, tmp_path: Path
     assert f"meta-step {best['step']} of 25" in card
     assert "mean score in the validation families" in card
     assert (folder / "curve.png").stat().st_size > 10_000
+    page = (folder / "report.html").read_text()
+    assert "Discovery · catch:rows=5,columns=5,grid/delayed" in page
+    assert "(unfinished)" not in page
+    assert "mean score in the validation families" in page  # the card that the rule file carries
     assert set(json.loads((folder / "baselines.json").read_text())) == {"catch:rows=5,columns=5", "grid/delayed", "catch"}
     assert list((folder / "tensorboard").iterdir())
     assert json.loads((folder / "config.json").read_text())["discovery"]["window"] == 10

@@ -44,7 +44,8 @@ def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     assert main(LINE) == 0
     folder = tmp_path / "runs" / "catch-actor_critic-001"
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "checkpoint.safetensors", "curve.png", "summary.json", "tensorboard"}
+    files = {"config.json", "metrics.jsonl", "checkpoint.safetensors", "curve.png", "summary.json", "report.html"}
+    assert names == files | {"tensorboard"}
     record = json.loads((folder / "config.json").read_text())
     assert record["settings"]["steps"] == 2345
     assert record["learning"]["streams"] == 2
@@ -61,8 +62,10 @@ def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     weights = [6 if row["step"] < 2350 else 2 for row in late]
     expected = np.average([row["return_per_seed"] for row in late], axis=0, weights=weights)
     np.testing.assert_allclose(summary["final_return_per_seed"], expected)
+    assert summary["cpu_seconds"] > 0
     output = capsys.readouterr()
-    assert "runs/catch-actor_critic-001" in output.out
+    assert output.out.rstrip().endswith("runs/catch-actor_critic-001/report.html")  # what a newcomer sees last
+    assert "unfinished" not in (folder / "report.html").read_text().partition("<style>")[0]
     assert "--resume" in output.out
     assert "compiling" in output.err
     assert fake.trainers[0].closed
@@ -106,7 +109,10 @@ def test_interrupted_and_resumed_is_the_same_run(fake, tmp_path: Path, chunk: in
     train("whole")
     fake.on_chunk = lambda count: os.kill(os.getpid(), number) if count == chunk else None
     assert train("parts") == 130
-    assert "rulax train --resume parts" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "rulax train --resume parts" in said
+    assert said.rstrip().endswith("parts/report.html")
+    assert "(unfinished)</title>" in (tmp_path / "parts" / "report.html").read_text()
     assert {"checkpoint.safetensors", "curve.png", "summary.json"} <= {path.name for path in (tmp_path / "parts").iterdir()}
     assert not json.loads((tmp_path / "parts" / "summary.json").read_text())["finished"]
     assert read_rows(tmp_path / "parts")[-1:] != read_rows(tmp_path / "whole")[-1:]

@@ -1,5 +1,6 @@
 // A chart of lines with their intervals as bands: hover or arrow keys read it, the legend switches lines, the axis may be a logarithm.
 
+const MOST_BANDS = 12; // more lines than this are drawn without bands, which would hide each other; the read-out has them
 const MOST_READ = 8; // lines in a read-out; of more, those nearest to the pointer
 
 function drawCurves(host, spec, shared) {
@@ -95,7 +96,8 @@ function paint(chart, state) {
   frame(chart, range, width, height);
   chart.drawn = [];
   chart.labels = []; // heights of what is written at reference lines
-  for (const line of lines) if (line.style !== 'reference') drawBand(chart, line);
+  const crowded = lines.filter((line) => line.style === 'line').length > MOST_BANDS;
+  for (const line of lines) if (line.style !== 'reference' && !crowded) drawBand(chart, line);
   for (const line of lines) drawLine(chart, line, width);
   chart.lines = lines.filter((line) => line.style === 'line' && line.x.length);
   listen(chart);
@@ -268,7 +270,7 @@ function exactX(x) {
 
 function placeReadout(chart, px) {
   const room = chart.stage.clientWidth, width = chart.readout.offsetWidth;
-  const right = px + 14 + width <= room;
-  chart.readout.style.left = `${Math.max(0, right ? px + 14 : Math.min(px - 14 - width, room - width))}px`;
-  chart.readout.style.top = '22px';
+  const right = px + 14 + width <= room, left = px - 14 - width >= 0;
+  chart.readout.style.left = `${right ? px + 14 : left ? px - 14 - width : Math.max(0, Math.min(px - width / 2, room - width))}px`;
+  chart.readout.style.top = `${right || left ? 22 : 20 - chart.readout.offsetHeight}px`; // where no side has room, above the chart
 }

@@ -1,0 +1,82 @@
+"""The page of a comparison: every number of compare.json in its place, and no verdict that the intervals do not allow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rulax.report.compare import write_compare_page
+from rulax.run.errors import UserError
+from tests.report.folders import comparison
+from tests.report.test_page import EVIL, Reader
+from tests.report.test_run_pages import chart
+
+ENVS = {"catch": "training", "gymnax/CartPole-v1": "held out"}
+
+
+def page_of(folder: Path, scores: dict[str, float], finished: bool = True, **changes) -> Reader:
+    folder.mkdir(exist_ok=True)
+    (folder / "compare.json").write_text(json.dumps(comparison(scores, ENVS, finished) | changes))
+    return Reader(write_compare_page(folder).read_text())
+
+
+def test_everything_is_in_its_place(tmp_path: Path) -> None:
+    page = page_of(tmp_path, {"ppo": 0.5, "disco": 0.9})
+    first, second = chart(page, "Learning curves")["panels"]
+    assert [first["title"], second["title"]] == ["catch", "gymnax/CartPole-v1 · held out"]
+    assert [(line["name"], line["mean"]) for line in first["lines"]] == [
+        ("ppo", [0, 0.5]),
+        ("disco", [0, 0.9]),
+        ("untrained", [-0.6]),
+    ]
+    panels = chart(page, "Scores over 2 environments")["panels"]
+    assert [panel["title"] for panel in panels] == ["interquartile mean", "median", "mean", "optimality gap (less is better)"]
+    assert panels[0]["rows"][1] == {"name": "disco", "value": 0.9, "low": 0.8, "high": 1.0, "note": ""}
+    assert chart(page, "Scores over the environments held out")
+    matrix = chart(page, "Probability of improvement")
+    assert matrix["values"] == [[None, 0.3], [0.7, None]]  # the row's rule over the column's
+    assert chart(page, "Performance profile")["lines"][1]["mean"] == [1, 0.9, 0]
+    words = " ".join(page.text)
+    for said in ("only 5 seeds", "held out", "2 trials for every rule", "chosen", "rulax compare catch --rules ppo", "about disco"):
+        assert said in words
+    assert "2,000" in words  # environment steps of a rule in both environments
+    bold = [tag for tag, _ in page.elements if tag == "b"]
+    assert len(bold) == 2  # the best rule of each environment
+
+
+def test_a_verdict_only_where_the_interval_allows_one(tmp_path: Path) -> None:
+    close = " ".join(page_of(tmp_path, {"ppo": 0.8, "disco": 0.9}).text)
+    assert "disco has the highest interquartile mean: 0.900 [0.800, 1.000]; ppo follows" in close
+    assert "nobody can say" in close
+    clear = " ".join(page_of(tmp_path, {"ppo": 0.1, "disco": 0.9}).text)
+    assert "with probability 0.900 [0.700, 1.100]" in clear
+    assert "nobody can say" not in clear
+
+
+def test_one_rule_has_nobody_to_beat(tmp_path: Path) -> None:
+    page = page_of(tmp_path, {"ppo": 0.5})
+    assert "Probability of improvement" not in " ".join(page.text)
+    assert "In short" not in " ".join(page.text)
+
+
+def test_an_unfinished_comparison(tmp_path: Path) -> None:
+    nothing = {"environments": {}, "overall": None, "held_out": None}
+    page = page_of(tmp_path, {"ppo": 0.5, "disco": 0.9}, finished=False, statistics=nothing, tuning=None)
+    words = " ".join(page.text)
+    assert "4 of 4 cells are not trained to their end" in words
+    assert "rulax compare --resume" in words
+
+
+def test_names_are_only_names(tmp_path: Path) -> None:
+    page = page_of(tmp_path, {EVIL: 0.5, "ppo": 0.2})
+    assert len(page.scripts) == 3
+
+
+def test_what_is_no_comparison(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        write_compare_page(tmp_path)
+    (tmp_path / "compare.json").write_text("{}")
+    with pytest.raises(UserError, match="does not hold the results of a comparison"):
+        write_compare_page(tmp_path)
