@@ -16,6 +16,7 @@ from rulax.run.bench_discover import BenchDiscoverConfig
 from rulax.run.config import BenchTrainConfig, GetRuleConfig, ListConfig, TrainConfig, known_keys, preset_names
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import Interrupted, TrainingStopped, UserError, nearest
+from rulax.run.explain_config import ExplainConfig
 from rulax.run.flags import make_parser, parse
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
@@ -53,6 +54,17 @@ COMMANDS = {
             "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",
             "rulax discover grids --init disco103 --meta-learning-rate 1e-4",
             "rulax discover --resume runs/discover-grids-001",
+        ),
+    ),
+    "explain": Command(
+        "rulax.run.explain:command",
+        ExplainConfig,
+        "explain RULE [options]",
+        "Show what a rule does, on one interactive page: its targets, what they rely on, what predictions know.",
+        (
+            "rulax explain disco103",
+            "rulax explain runs/discover-grids-001/rule.safetensors --env grid/random-small",
+            "rulax explain ppo_targets --steps 100k",
         ),
     ),
     "envs": Command("rulax.run.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),

@@ -1,0 +1,185 @@
+"""The analyses that ask a rule: gradients of real agents, and the page's own forward pass beside that of JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rulax.agents import make_agent
+from rulax.evaluation.explain.alignment import advantages, align, cosine
+from rulax.evaluation.explain.inputs import answer, put_together, signals_of, take_apart
+from rulax.evaluation.explain.record import Observed, Snapshot, number_episodes
+from rulax.evaluation.explain.reliance import Y, Z, without_predictions
+from rulax.evaluation.explain.trajectory import part_of, pick, scene, weights
+from rulax.metanet.sizes import Constants
+from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.disco import disco
+from rulax.rules.ppo_targets import ppo_targets
+from rulax.rules.values import log_probability
+from rulax.settings import Network
+from rulax.types import Head
+from tests.metanet.worlds import SMALL, random_batch
+
+ASSETS = Path(__file__).parents[3] / "rulax" / "report" / "assets"
+
+
+def no_value(predictions):
+    return jnp.zeros(predictions["policy"].shape[:-1])
+
+
+def policy_gradient_times(sign: float) -> UpdateRule:
+    def targets(params, state, batch):
+        return {"weight": sign * advantages(no_value, batch)}, state, {}
+
+    def loss(taken, targets, experience):
+        return -targets["weight"] * log_probability(taken["policy"], experience.action), {}
+
+    return UpdateRule(lambda actions: {"policy": Head(actions)}, no_params, no_state, targets, loss)
+
+
+def test_the_policy_gradient_is_at_no_angle_to_itself() -> None:
+    experience = random_batch().experience
+    observation = jax.random.normal(jax.random.key(0), (*experience.first.shape, 3))
+    experience = experience._replace(observation=observation)
+    shape = jax.ShapeDtypeStruct((3,), jnp.float32)
+    agent = make_agent(jax.random.key(1), shape, 4, {"policy": Head(4)}, Network(hidden=(8,)))
+    for sign in (1.0, -2.0):
+        found = align(policy_gradient_times(sign), {}, {}, agent, agent, experience, no_value)
+        assert float(found["whole"]) == pytest.approx(np.sign(sign), abs=1e-5)
+        assert float(found["policy"]) == pytest.approx(np.sign(sign), abs=1e-5)
+        assert abs(float(found["again"])) < 0.999  # other data, other gradient
+
+
+def test_cosine() -> None:
+    assert float(
+        cosine({"a": jnp.array([1.0, 0.0]), "b": jnp.array([2.0])}, {"a": jnp.array([1.0, 2.0]), "b": jnp.array([0.0])})
+    ) == pytest.approx(1 / 5)
+    assert float(cosine(jnp.zeros(3), jnp.ones(3))) == 0
+
+
+def living_state(rule: UpdateRule):
+    """Somewhere in a life: with a fresh memory the gate may let nothing through."""
+    state = rule.start(jax.random.key(0))
+    lifetime = jax.tree.map(lambda x: jax.random.normal(jax.random.key(1), x.shape, x.dtype), state.lifetime)
+    scales = jax.tree.map(lambda x: jnp.asarray(x) * 0 + 0.3, state.scales)
+    return state._replace(lifetime=lifetime, scales=scales)
+
+
+@pytest.mark.parametrize("switches", [{}, {"predictions": False}, {"bootstrap": False}, {"value": False}], ids=str)
+def test_inputs_taken_apart_and_put_together_are_the_same(switches: dict) -> None:
+    sizes = dataclasses.replace(SMALL, **switches)
+    rule, batch = disco(sizes), random_batch(sizes)
+    network, state = rule.init(jax.random.key(0)), living_state(rule)
+    signals = signals_of(sizes, Constants())(state.scales, batch)
+    parts = take_apart(signals)
+    back = put_together(signals, parts)
+    jax.tree.map(np.testing.assert_array_equal, back, signals)
+    assert (
+        sum(
+            part.shape[-1]
+            for part in jax.tree.leaves({**parts, "policy": parts["policy"][:1]})
+            if part.ndim == 3 and part.shape[-1] < 3
+        )
+        >= 5
+    )
+    targets = answer(sizes.bootstrap)((network, state.lifetime, signals), parts)
+    np.testing.assert_allclose(targets["policy"], rule.targets(network, state, batch)[0]["policy"], rtol=1e-5, atol=1e-6)
+
+
+def test_rules_without_predictions() -> None:
+    rule, batch = disco(SMALL), random_batch()
+    network, state = rule.init(jax.random.key(0)), living_state(rule)
+    whole = rule.targets(network, state, batch)[0]
+    own, everywhere = (without_predictions(rule, flag).targets(network, state, batch)[0] for flag in (False, True))
+    np.testing.assert_array_equal(own["policy"], whole["policy"])
+    np.testing.assert_array_equal(own[Y], everywhere[Y])
+    for name in ("policy", Y, Z):
+        assert np.abs(everywhere[name] - whole[name]).max() > 1e-4
+    other = random_batch(seed=5)
+    changed = batch._replace(online={**batch.online, Y: other.online[Y], Z: other.online[Z]})
+    np.testing.assert_array_equal(
+        without_predictions(rule, True).targets(network, state, changed)[0]["policy"], everywhere["policy"]
+    )
+
+
+# -- the page's own forward pass -----------------------------------------------------------------------------------------------
+
+SCRIPT = """
+const fs = require('fs');
+const data = JSON.parse(fs.readFileSync(0));
+const run = new Function('data', fs.readFileSync(process.argv[1], 'utf8') + `
+  const rule = {...data.weights, arrays: Object.fromEntries(Object.entries(data.weights.arrays).map(([k, v]) => [k, unpack(v)]))};
+  const scene = {...data.scene, gate: unpack(data.scene.gate)};
+  const own = discovered(rule, scene), people = writtenByPeople(scene, data.value);
+  return {policy: own.policy, y: own.y.map((r) => Array.from(r)), z: own.z.map((r) => Array.from(r)), ...people};
+`);
+console.log(JSON.stringify(run(data)));
+"""
+
+
+def in_node(given: dict) -> dict:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node to run the page's script in")
+    text = json.dumps(given, default=lambda x: np.asarray(x).tolist())
+    done = subprocess.run(
+        [node, "-e", SCRIPT, str(ASSETS / "forward.js")], input=text, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "switches", [{}, {"bootstrap": False}, {"lifetime": False}, {"value": False}, {"predictions": False}], ids=str
+)
+def test_the_page_computes_what_jax_computes(switches: dict) -> None:
+    sizes = dataclasses.replace(SMALL, **switches)
+    rule, batch = disco(sizes), jax.tree.map(np.asarray, random_batch(sizes))
+    network, state = rule.init(jax.random.key(3)), jax.tree.map(np.asarray, living_state(rule))
+    observed = Observed(
+        batch, np.random.default_rng(0).normal(size=batch.experience.first.shape), number_episodes(batch.experience.first), 0.0
+    )
+    snapshot = Snapshot(0, (), (), state)
+    start, stream = pick(observed)
+    shown = part_of(batch, start, stream)
+    given = {"weights": weights(network, sizes, Constants()), "scene": scene("x", snapshot, observed, (network, sizes))}
+    given["value"] = given["scene"]["value"]
+    found = in_node(given)
+    targets = jax.jit(rule.targets)(network, state, shown)[0]
+    np.testing.assert_allclose(found["policy"], targets["policy"][:, 0], rtol=2e-4, atol=2e-5)
+    if sizes.predictions:
+        np.testing.assert_allclose(found["y"], targets[Y][:, 0], rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(found["z"], targets[Z][:, 0], rtol=2e-4, atol=2e-5)
+
+
+def test_the_page_computes_the_rules_of_people() -> None:
+    """Beside the rules themselves, with values that are written as their heads write them."""
+    rule, batch = disco(SMALL), jax.tree.map(np.asarray, random_batch())
+    network, state = rule.init(jax.random.key(3)), jax.tree.map(np.asarray, living_state(rule))
+    theirs = ppo_targets(bins=(SMALL.bins, SMALL.largest_value))
+    from rulax.rules.values import Bins, expected_value
+
+    theirs = ppo_targets(bins=Bins(SMALL.bins, SMALL.largest_value))
+    policy = jax.nn.softmax(batch.online["policy"])
+    value = jnp.sum(policy * expected_value(batch.online["value"], Bins(SMALL.bins, SMALL.largest_value)), -1)
+    observed = Observed(batch, np.asarray(value), number_episodes(batch.experience.first), 0.0)
+    start, stream = pick(observed)
+    shown = part_of(batch, start, stream)
+    made = scene("x", Snapshot(0, (), (), state), observed, (network, SMALL))
+    found = in_node({"weights": weights(network, SMALL, Constants()), "scene": made, "value": made["value"]})
+    targets = theirs.targets({}, {}, shown)[0]
+    np.testing.assert_allclose(found["ppo"], targets["policy"][:, 0], rtol=1e-4, atol=1e-5)
+    own_value = jnp.asarray(made["value"])[:, None]
+    plain = advantages(lambda predictions: own_value, shown)[:, 0]
+    np.testing.assert_allclose(found["advantage"], plain, rtol=1e-4, atol=1e-5)
+    logits = jnp.log(jnp.asarray(made["policy"]))[:-1]
+    slopes = jax.grad(lambda x: jnp.sum(-plain * log_probability(x, shown.experience.action[:, 0])))(logits)
+    np.testing.assert_allclose(found["actorCritic"], logits - slopes, rtol=1e-4, atol=1e-5)

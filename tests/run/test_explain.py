@@ -1,0 +1,129 @@
+"""`rulax explain` from end to end with rules so small that it takes seconds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import pytest
+
+from rulax.metanet.network import MetaNetwork
+from rulax.report.explain import write_explain_page
+from rulax.rules.pretrained import save_rule
+from rulax.run.cli import main
+from rulax.run.explain_study import choose_moments
+from tests.metanet.worlds import SMALL
+
+TINY = [
+    "--env",
+    "catch",
+    "--env-options",
+    "rows=4",
+    "columns=3",
+    "--snapshots",
+    "3",
+    "--watch",
+    "32",
+    "--hidden",
+    "8",
+    "--streams",
+    "4",
+]
+DISCO = ["--batch", "4", "--unroll", "8", "--warmup", "4", "--capacity", "16", "--action-model", "4", "--action-hidden", "4"]
+
+
+@pytest.fixture(scope="module")
+def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("explain")
+    rule = folder / "small.safetensors"
+    save_rule(rule, MetaNetwork(jax.random.key(3), SMALL), SMALL)
+    out = folder / "out"
+    assert main(["explain", str(rule), *TINY, *DISCO, "--steps", "256", "--out", str(out), "--quiet"]) == 0
+    return out
+
+
+def test_everything_is_measured_and_shown(explained: Path) -> None:
+    found = json.loads((explained / "explain.json").read_text())
+    assert found["finished"]
+    assert found["discovered"]
+    assert [row["step"] for row in found["over_life"]][0] == 0
+    assert found["over_life"][-1]["step"] == 256
+    assert set(found["ablations"]) == {"own", "all"}
+    for row in found["over_life"]:
+        assert all(-1.001 <= row["cosines"][name]["value"] <= 1.001 for name in ("whole", "policy", "again"))
+        assert all(of["value"] >= 0 for heads in row["reliance"]["blanked"].values() for of in heads.values())
+    close = found["close"]["trained"]
+    assert {row["distance"] for row in close["horizon"]["z hidden"]["policy"]} == set(range(16))
+    assert close["saliency"]["policy"]["advantage"]["value"] > 0
+    page = (explained / "report.html").read_text()
+    assert len(page) < 6e6
+    for title in (
+        "Edit a trajectory",
+        "The rule&#x27;s step and the policy gradient",
+        "What predictions know",
+        "Bootstrapping horizon",
+        "rely on",
+        "listens to",
+    ):
+        assert title in page, title
+    assert "unfinished" not in re.sub(r"<style>.*?</style>|<script.*?</script>", "", page, flags=re.DOTALL)
+
+
+def test_an_unfinished_page_says_so(explained: Path, tmp_path: Path) -> None:
+    found = json.loads((explained / "explain.json").read_text())
+    for name in ("close", "scenes", "weights", "ablations"):
+        del found[name]
+    (tmp_path / "explain.json").write_text(json.dumps({**found, "finished": False}))
+    assert "unfinished" in write_explain_page(tmp_path).read_text()
+    for name in ("over_life", "moments", "life"):
+        del found[name]
+    (tmp_path / "explain.json").write_text(json.dumps({**found, "finished": False}))
+    assert "stopped before all analyses" in write_explain_page(tmp_path).read_text()
+
+
+def test_a_rule_of_people(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert main(["explain", "actor_critic", *TINY, "--steps", "512", "--out", str(out), "--quiet"]) == 0
+    found = json.loads((out / "explain.json").read_text())
+    assert not found["discovered"]
+    assert "reliance" not in found["over_life"][0]
+    assert found["over_life"][0]["cosines"]["policy"]["value"] > 0.5  # normalised advantages and an entropy bonus, else the same
+    page = (out / "report.html").read_text()
+    assert "do not apply" in page
+    assert "Bootstrapping horizon</h2>" not in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "which rule?"),
+        (["no_such_rule"], "unknown rule"),
+        (["actor_critic", "--snapshots", "1"], "snapshots must be at least 2"),
+        (["actor_critic", "--watch", "5"], "watch must be at least 32"),
+        (["actor_critic", "--env", "gymnasium/CartPole-v1"], "written in JAX"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture, monkeypatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if "gymnasium/CartPole-v1" in arguments:
+        pytest.importorskip("gymnasium")
+    assert main(["explain", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_not_written_over(explained: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["explain", "actor_critic", "--out", str(explained)]) == 2
+    assert "already holds an explanation" in capsys.readouterr().err
+
+
+def test_moments() -> None:
+    assert choose_moments([-1.0, -0.9, 0.1, 1.0, 1.0]) == {"newborn": 0, "learning": 2, "trained": 4}
+    assert choose_moments([None, None, None]) == {"newborn": 0, "learning": 1, "trained": 2}
+    assert choose_moments([0.0, 1.0]) == {"newborn": 0, "trained": 1}
