@@ -9,6 +9,7 @@ from typing import Any
 from rulax.report import explain_figures as figures
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Fact, Facts, Interactive, KeyValues, Notice, Text
+from rulax.report.explain_words import sentences
 from rulax.report.html import number
 from rulax.report.page import asset, write_page
 from rulax.run import folder as folders
@@ -64,7 +65,11 @@ def did_not_learn(found: Found) -> list[Block]:
     returns = [row["return"] for row in found.get("over_life", []) if row["return"] is not None]
     if len(returns) < 2 or max(returns[1:]) > returns[0] + 0.05 * max(1.0, abs(returns[0])):
         return []
-    said = f"Its return was {number(returns[0])} at birth and {number(returns[-1])} at the end, so what follows shows the rule at work on an agent that stays ignorant. More --steps or another --env may help."
+    said = (
+        f"Its return was {number(returns[0])} at birth and {number(returns[-1])} at the end, so what follows shows the rule at "
+        "work on an "
+        "agent that stays ignorant. More --steps or another --env may help."
+    )
     return [Notice("The agent did not learn", [said])]
 
 
@@ -93,52 +98,31 @@ def facts(found: Found) -> list[Block]:
 
 def in_short(found: Found) -> list[Block]:
     """What the figures say, in sentences made from their numbers."""
-    said = figures.sentences(found)
+    said = sentences(found)
     return [Text("In short", said)] if said else []
 
 
 # -- the interactive part ------------------------------------------------------------------------------------------------------
 
 
-STYLE = """<style>
-.play table { width: 100%; min-width: 680px; table-layout: fixed; }
-.play th[scope=row] { width: 104px; text-align: left; font-weight: 500; color: var(--soft); font-size: .86rem; padding-right: 8px; }
-.play th[scope=col] { font-size: .84rem; font-weight: 560; color: var(--soft); text-align: center; }
-.play td { padding: 4px 6px; text-align: center; vertical-align: middle; }
-.play input[type=range] { width: 100%; margin: 0; accent-color: var(--accent); }
-.play output { display: block; font-size: .78rem; color: var(--faint); line-height: 1.2; }
-.play select { font: inherit; font-size: .86rem; color: inherit; background: var(--raised); border: 1px solid var(--hair); border-radius: 5px; }
-.play .choice { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin-bottom: 8px; }
-.play .choice > b { font-weight: 500; font-size: .86rem; color: var(--soft); width: 104px; }
-.play .choice > div { display: flex; flex-wrap: wrap; gap: 6px; }
-.play .bars { display: flex; gap: 8px; height: 92px; align-items: flex-end; justify-content: center; padding-bottom: 18px; border-bottom: 0; }
-.play .group { display: flex; align-items: flex-end; gap: 1px; height: 100%; position: relative; border-bottom: 1px solid var(--zero); flex: 1; max-width: 44px; }
-.play .group i { flex: 1; border-radius: 1px 1px 0 0; }
-.play .group span { position: absolute; left: 0; right: 0; bottom: -18px; font-size: .74rem; color: var(--faint); line-height: 1.2; }
-.play .group.taken span { color: var(--ink); font-weight: 700; }
-.play .strip { display: flex; height: 26px; border-radius: 3px; overflow: hidden; }
-.play .strip i { flex: 1; border-top: 7px solid; }
-.play .small { display: block; font-size: .72rem; line-height: 1.3; color: var(--faint); margin-top: 2px; }
-.play [data-part=push] { margin-top: 14px; }
-.play [data-part=time] { color: var(--faint); font-size: .82rem; margin: 4px 0 0; }
-</style>"""
-HTML = (
-    STYLE
-    + """<div class="play">
+HTML = """<div class="play">
 <div class="choice"><b>agent</b><div data-part="scenes" role="group" aria-label="Agent"></div></div>
 <div class="choice"><b>trajectory</b><div data-part="presets" role="group" aria-label="Trajectory"></div></div>
 <div class="scroll"><table><thead><tr data-part="head"></tr></thead><tbody data-part="controls"></tbody>
 <tbody><tr data-part="policies"></tr><tr data-part="y"></tr><tr data-part="z"></tr></tbody></table></div>
 <div data-part="push"></div><p data-part="time"></p></div>"""
-)
 NOTE = (
-    "Bars: the probability of each action (letters; bold: the one taken), first in grey as the agent has it now, then as each rule would have "
-    "it. Lines: how far each rule pushes the action that was taken. The actor-critic's is one policy-gradient step of size 1 in the logits, "
+    "Bars: the probability of each action (letters; bold: the one taken), first in grey as the agent has it now, then as each "
+    "rule would have "
+    "it. Lines: how far each rule pushes the action that was taken. The actor-critic's is one policy-gradient step of size 1 "
+    "in the logits, "
     "with advantages (discount 0.99, lambda 0.95) as they are; PPO as targets standardises them over these six steps. "
 )
 OWN_NOTE = (
-    "The rule's own targets are computed here, by its own weights; y, z and q are those that the agent really predicted on this recorded "
-    "trajectory, and stay as they are but for the value that the slider sets. The acting policy and the slow copy's are taken to be the "
+    "The rule's own targets are computed here, by its own weights; y, z and q are those that the agent really predicted on "
+    "this recorded "
+    "trajectory, and stay as they are but for the value that the slider sets. The acting policy and the slow copy's are taken "
+    "to be the "
     "agent's. Strips: the {size} numbers of each target in 60 groups, darker for more; the edge above is the prediction as it is."
 )
 
@@ -157,7 +141,9 @@ def playground(found: Found, name: str) -> list[Block]:
     elif found["discovered"]:
         note += OWN_NOTE.format(size=found["sizes"]["prediction_size"])
     data = {"rule": name, "weights": found.get("weights"), "scenes": scenes}
-    return [Interactive(title, HTML, asset("forward.js") + asset("explain.js"), data, note)]
+    return [
+        Interactive(title, f"<style>{asset('explain.css')}</style>{HTML}", asset("forward.js") + asset("explain.js"), data, note)
+    ]
 
 
 # -- how it was made -----------------------------------------------------------------------------------------------------------
@@ -166,7 +152,8 @@ def playground(found: Found, name: str) -> list[Block]:
 def not_applicable(found: Found) -> Notice:
     """What a rule written by people has not got."""
     said = (
-        f"{short(found['rule'])} was written by people: it has no predictions y and z and no network that could be asked. Bootstrapping horizon, reliance on y "
+        f"{short(found['rule'])} was written by people: it has no predictions y and z and no network that could be asked. "
+        "Bootstrapping horizon, reliance on y "
         "and z, and input saliency do not apply to it; its equation is in the documentation (docs/rules.md)."
     )
     return Notice("What does not apply", [said], kind="note")
@@ -177,10 +164,14 @@ def how(found: Found) -> Text:
     streams, watch = found["streams"], found["watch"]
     count = len(found.get("over_life", []))
     said = [
-        f"One agent (seed {found['seed']}) learned {found['env']} by the rule for {found['steps']:,} environment steps, with the settings below. At {count} "
-        f"moments of its life a copy was taken and watched for {watch} steps in each of {streams} streams ({watch * streams:,} steps), without learning. All figures "
-        "are of these recordings; where the rule is asked, it is shown them in trajectories of 32 steps, with its memory of that moment.",
-        "The five analyses follow Oh et al. (Nature 648, 2025), who made them on Atari; the names are theirs. It is one agent in one environment: intervals "
+        f"One agent (seed {found['seed']}) learned {found['env']} by the rule for {found['steps']:,} environment steps, with "
+        f"the settings below. At {count} "
+        f"moments of its life a copy was taken and watched for {watch} steps in each of {streams} streams ({watch * streams:,} "
+        "steps), without learning. All figures "
+        "are of these recordings; where the rule is asked, it is shown them in trajectories of 32 steps, with its memory of "
+        "that moment.",
+        "The five analyses follow Oh et al. (Nature 648, 2025), who made them on Atari; the names are theirs. It is one agent "
+        "in one environment: intervals "
         "say how far the recordings can be trusted, not how another agent would differ.",
     ]
     return Text("How this was made", said)

@@ -67,9 +67,12 @@ def cosines(found: Found, name: str) -> Block | None:
     }
     lines = [line(label, x, [row["cosines"][key] for row in rows]) for key, label in labels.items()]
     note = (
-        f"Cosine between gradients in the agent's parameters, on the same {rows[0]['cosines']['batch']} steps: that of the rule's loss (whole, or through the policy "
-        "head only) and that of −A log π(a), with advantages from the agent's own value (discount 0.99, lambda 0.95). The last line is the "
-        "policy gradient of one half of these steps with that of the other half: what noise leaves of a cosine of 1. Mean over batches, 95 % bootstrap "
+        f"Cosine between gradients in the agent's parameters, on the same {rows[0]['cosines']['batch']} steps: that of the "
+        "rule's loss (whole, or through the policy "
+        "head only) and that of −A log π(a), with advantages from the agent's own value (discount 0.99, lambda 0.95). The last "
+        "line is the "
+        "policy gradient of one half of these steps with that of the other half: what noise leaves of a cosine of 1. Mean over "
+        "batches, 95 % bootstrap "
         "interval over batches. Gradients, before Adam."
     )
     return Curves(
@@ -97,8 +100,10 @@ def confidence(found: Found) -> Block | None:
     if not panels:
         return None
     note = (
-        "Confidence is minus the entropy of the prediction (z: of the action taken), in standard deviations from its mean over the recording. A reward "
-        "counts if it is not the most frequent one. Where all rewards come at the end of an episode, time alone makes a slope: the difference between the "
+        "Confidence is minus the entropy of the prediction (z: of the action taken), in standard deviations from its mean over "
+        "the recording. A reward "
+        "counts if it is not the most frequent one. Where all rewards come at the end of an episode, time alone makes a slope: "
+        "the difference between the "
         "two lines is what the prediction knows. 95 % bootstrap interval over episodes."
     )
     return Panels("Confidence before rewards", panels, note)
@@ -124,10 +129,14 @@ def probes(found: Found) -> list[Block]:
     if not panels:
         return []
     note = (
-        "How much of the variance of the reward, and of the policy's entropy, so many steps later in the same episode can be read off what the agent predicts now: "
-        "ridge regression on up to 96 principal components and 64 random bends of them, penalty and score on episodes that were left out (five folds). "
-        "0 is nothing (less is drawn as −0.2 at least), 1 is all. The observation is there as a yardstick: a prediction cannot know more than it, but may have it ready. z is that of the "
-        "action taken, so it also knows the action. Bands: 95 % t interval over folds, which share training data, so somewhat too narrow. No point: too few pairs, or nothing varies."
+        "How much of the variance of the reward, and of the policy's entropy, so many steps later in the same episode can be "
+        "read off what the agent predicts now: "
+        "ridge regression on up to 96 principal components and 64 random bends of them, penalty and score on episodes that "
+        "were left out (five folds). "
+        "0 is nothing (less is drawn as −0.2 at least), 1 is all. The observation is there as a yardstick: a prediction cannot "
+        "know more than it, but may have it ready. z is that of the "
+        "action taken, so it also knows the action. Bands: 95 % t interval over folds, which share training data, so somewhat "
+        "too narrow. No point: too few pairs, or nothing varies."
     )
     return [Panels("What predictions know of the future", panels, note)]
 
@@ -161,8 +170,10 @@ def horizon(found: Found) -> Block | None:
             lines.append(line(HEADS[head], [row["distance"] for row in known], known))
         panels.append(Curves(title, "k, steps between", "change at t, nats", lines, log="y", points=True))
     note = (
-        f"The {MOMENTS[moment]} agent. Its prediction at t + k (and its slow copy's) is replaced by that of another stream, and the targets at t are computed again; shown is the mean of "
-        "KL(target before ‖ after). Nothing reaches back across the end of an episode, so inside of short episodes k ends early; in the last panel "
+        f"The {MOMENTS[moment]} agent. Its prediction at t + k (and its slow copy's) is replaced by that of another stream, and "
+        "the targets at t are computed again; shown is the mean of "
+        "KL(target before ‖ after). Nothing reaches back across the end of an episode, so inside of short episodes k ends "
+        "early; in the last panel "
         "the rule is told that no episode ends. 95 % bootstrap interval over 32 trajectories."
     )
     return Panels("Bootstrapping horizon", panels, note)
@@ -205,8 +216,10 @@ def reliance(found: Found) -> list[Block]:
             )
         )
     note = (
-        "KL(target ‖ target without the input): y, z and q are replaced by uniform predictions, rewards by 0, the lifetime's memory by a newborn's. To compare with: "
-        "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. 95 % bootstrap interval over 32 trajectories."
+        "KL(target ‖ target without the input): y, z and q are replaced by uniform predictions, rewards by 0, the lifetime's "
+        "memory by a newborn's. To compare with: "
+        "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. 95 % "
+        "bootstrap interval over 32 trajectories."
     )
     return [Panels("What the targets rely on", panels, note)]
 
@@ -224,9 +237,12 @@ def saliency(found: Found) -> Block | None:
     shares = [[100 * measured[head][name]["value"] ** 2 / totals[head] for head in heads] for name in names]
     rows = [Interval(name, first[name]["value"], first[name]["low"], first[name]["high"]) for name in names]
     note = (
-        f"The {MOMENTS[moment]} agent. How far a logit of the target moves if the input is jittered by its own standard deviation at every step: gradients of the targets with respect to each input of the "
-        "meta-network, times the input's deviation over the recording, root mean square (8 random directions). Left: of the policy's target, with 95 % bootstrap "
-        "interval over 32 trajectories. Right: shares of the squares, in per cent of each column. An input that never varies counts nothing: its effect may still be large where it does."
+        f"The {MOMENTS[moment]} agent. How far a logit of the target moves if the input is jittered by its own standard "
+        "deviation at every step: gradients of the targets with respect to each input of the "
+        "meta-network, times the input's deviation over the recording, root mean square (8 random directions). Left: of the "
+        "policy's target, with 95 % bootstrap "
+        "interval over 32 trajectories. Right: shares of the squares, in per cent of each column. An input that never varies "
+        "counts nothing: its effect may still be large where it does."
     )
     return Panels(
         "What the network listens to",
@@ -236,51 +252,3 @@ def saliency(found: Found) -> Block | None:
         ],
         note,
     )
-
-
-# -- in words ------------------------------------------------------------------------------------------------------------------
-
-
-def sentences(found: Found) -> list[str]:
-    """Only what the numbers say."""
-    said = []
-    rows = found.get("over_life") or []
-    if rows:
-        first, last = rows[0]["cosines"]["policy"]["value"], rows[-1]["cosines"]["policy"]["value"]
-        again = rows[-1]["cosines"]["again"]["value"]
-        said.append(
-            f"Through the policy head the rule's step has a cosine of {first:.2f} with the policy gradient at birth and of {last:.2f} at the end of the agent's life; "
-            f"two halves of the same data give policy gradients with a cosine of {again:.2f} there."
-        )
-    said += known_ahead(found)
-    for moment in ("learning",):
-        row = found.get("moments", {}).get(moment)
-        if row and "reliance" in rows[row["index"]]:
-            measured = rows[row["index"]]["reliance"]
-            if "both" in measured["blanked"]:
-                change, move = measured["blanked"]["both"]["policy"]["value"], measured["move"]["policy"]["value"]
-                said.append(
-                    f"Without y and z the policy's target of the half trained agent changes by {change:.3g} nats; it is {move:.3g} nats from the policy that it teaches, so they "
-                    f"{'carry much of' if change > 0.5 * move else 'carry part of' if change > 0.1 * move else 'hardly matter to'} the policy's update."
-                )
-    close = found.get("close", {}).get("learning", {})
-    if "saliency" in close:
-        ranked = sorted(close["saliency"]["policy"].items(), key=lambda item: -item[1]["value"])
-        said.append(f"What moves the policy's target most are {ranked[0][0]}, {ranked[1][0]} and {ranked[2][0]}.")
-    return said
-
-
-def known_ahead(found: Found, steps: int = 2) -> list[str]:
-    """What y knows of the reward two steps ahead, beside policy and value."""
-    row = found.get("moments", {}).get("learning")
-    if not row:
-        return []
-    scores = {
-        name: values[steps]
-        for name, values in found["over_life"][row["index"]]["probes"]["reward"].items()
-        if len(values) > steps and values[steps]
-    }
-    if not {"y", "value", "policy"} <= set(scores):
-        return []
-    told = ", ".join(f"{SOURCES[name]} {scores[name]['value']:.2f}" for name in ("y", "z", "value", "policy") if name in scores)
-    return [f"Of the reward two steps ahead, the half trained agent's predictions know (R²): {told}."]

@@ -9,7 +9,7 @@ from rulax.run.errors import UserError
 from rulax.run.explain_config import ExplainConfig, check, train_config
 from rulax.run.setup import Prepared, make_environment, prepare, start_jax
 
-UNSEEN = "rulax explain watches agents inside of compiled programs, so the environment must be one written in JAX; `rulax envs` lists them"
+UNSEEN = "agents are watched inside of compiled programs, so the environment must be one written in JAX; `rulax envs` lists them"
 
 
 class Inside(NamedTuple):

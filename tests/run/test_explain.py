@@ -48,7 +48,7 @@ def test_everything_is_measured_and_shown(explained: Path) -> None:
     found = json.loads((explained / "explain.json").read_text())
     assert found["finished"]
     assert found["discovered"]
-    assert [row["step"] for row in found["over_life"]][0] == 0
+    assert found["over_life"][0]["step"] == 0
     assert found["over_life"][-1]["step"] == 256
     assert set(found["ablations"]) == {"own", "all"}
     for row in found["over_life"]:

@@ -14,7 +14,6 @@ from rulax.learning.rollout import act, begin
 from rulax.learning.train import Trainer
 from rulax.types import Array, Batch, Experience, Predictions, PyTree
 
-
 Values = Callable[[Predictions], Array]  # predictions [T+1, B, ...] -> value of each state [T+1, B]
 
 
