@@ -79,16 +79,10 @@ def facts(found: Found) -> list[Block]:
     returns = [row["return"] for row in rows if row["return"] is not None]
     if returns:
         shown.append(Fact("return", f"{returns[0]:.2f} → {returns[-1]:.2f}", "of the agent, at birth and at the end"))
-    last = rows[-1] if rows else None
-    if last and last["cosines"]["policy"]["value"] is not None:
-        cosines = [row["cosines"]["policy"]["value"] for row in rows]
-        shown.append(
-            Fact(
-                "cosine with the policy gradient",
-                f"{min(cosines):.2f} to {max(cosines):.2f}",
-                "of its policy's part, over the life",
-            )
-        )
+    moment = found.get("moments", {}).get("learning")
+    if moment and rows[moment["index"]]["cosines"]["policy"]["value"] is not None:
+        cosine = rows[moment["index"]]["cosines"]["policy"]["value"]
+        shown.append(Fact("cosine with the policy gradient", f"{cosine:.2f}", "of its policy's part, half trained"))
     horizon = figures.horizon_number(found)
     if horizon is not None:
         shown.append(Fact("bootstrapping horizon", f"{horizon} steps", "until a change of z is felt a tenth as much"))
@@ -109,12 +103,12 @@ HTML = """<div class="play">
 <div class="choice"><b>agent</b><div data-part="scenes" role="group" aria-label="Agent"></div></div>
 <div class="choice"><b>trajectory</b><div data-part="presets" role="group" aria-label="Trajectory"></div></div>
 <div class="scroll"><table><thead><tr data-part="head"></tr></thead><tbody data-part="controls"></tbody>
-<tbody><tr data-part="policies"></tr><tr data-part="y"></tr><tr data-part="z"></tr></tbody></table></div>
-<div data-part="push"></div><p data-part="time"></p></div>"""
+<tbody><tr data-part="policies"></tr><tr data-part="push"></tr><tr data-part="y"></tr><tr data-part="z"></tr></tbody></table></div>
+<div class="key-row" data-part="key"></div><p data-part="time"></p></div>"""
 NOTE = (
     "Bars: the probability of each action (letters; bold: the one taken), first in grey as the agent has it now, then as each "
     "rule would have "
-    "it. Lines: how far each rule pushes the action that was taken. The actor-critic's is one policy-gradient step of size 1 "
+    "it. Push: how far each rule moves the action that was taken. The actor-critic's is one policy-gradient step of size 1 "
     "in the logits, "
     "with advantages (discount 0.99, lambda 0.95) as they are; PPO as targets standardises them over these six steps. "
 )

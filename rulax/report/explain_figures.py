@@ -8,29 +8,23 @@ from rulax.report.blocks import Block, Curves, Heatmap, Interval, Intervals, Lin
 
 Found = dict[str, Any]
 HEADS = {"policy": "π̂", "state_prediction": "ŷ", "action_prediction": "ẑ"}
+NAMES = {"policy": "policy", "state_prediction": "y", "action_prediction": "z"}  # as other figures call them: one colour each
 BLANKED = {
     "state_prediction": "y",
     "action_prediction": "z",
     "both": "y and z",
-    "value": "q",
+    "value": "value",
     "reward": "reward",
     "lifetime": "lifetime memory",
 }
-SOURCES = {"y": "y", "z": "z (of the action)", "policy": "policy", "value": "value", "observation": "observation"}
+SOURCES = {"y": "y", "z": "z", "policy": "policy", "value": "value", "observation": "observation"}
 MOMENTS = {"newborn": "newborn", "learning": "half trained", "trained": "trained"}
 
 
 def all_of(found: Found, name: str) -> list[Block]:
     """Every figure that there are numbers for."""
-    blocks = [
-        life(found, name),
-        cosines(found, name),
-        confidence(found),
-        *probes(found),
-        horizon(found),
-        *reliance(found),
-        saliency(found),
-    ]
+    figures = [life(found, name), *probes(found), confidence(found), horizon(found), *reliance(found), saliency(found)]
+    blocks = [*figures, cosines(found, name)]
     return [block for block in blocks if block is not None]
 
 
@@ -60,20 +54,16 @@ def cosines(found: Found, name: str) -> Block | None:
     if not rows:
         return None
     x = [row["step"] for row in rows]
-    labels = {
-        "policy": f"{name}, policy's part",
-        "whole": f"{name}, whole loss",
-        "again": "policy gradient, other half of the data",
-    }
+    labels = {"policy": name, "whole": "whole loss", "again": "policy gradient, other half of the data"}
     lines = [line(label, x, [row["cosines"][key] for row in rows]) for key, label in labels.items()]
     note = (
         f"Cosine between gradients in the agent's parameters, on the same {rows[0]['cosines']['batch']} steps: that of the "
-        "rule's loss (whole, or through the policy "
-        "head only) and that of −A log π(a), with advantages from the agent's own value (discount 0.99, lambda 0.95). The last "
-        "line is the "
-        "policy gradient of one half of these steps with that of the other half: what noise leaves of a cosine of 1. Mean over "
-        "batches, 95 % bootstrap "
-        "interval over batches. Gradients, before Adam."
+        "rule's loss, through "
+        "the policy head only (first line) or whole, and that of −A log π(a), with advantages from the agent's own value "
+        "(discount 0.99, "
+        "lambda 0.95). The last line is the policy gradient of one half of these steps with that of the other half: what noise "
+        "leaves of "
+        "a cosine of 1. Mean over batches, 95 % bootstrap interval over batches. Gradients, before Adam."
     )
     return Curves(
         "The rule's step and the policy gradient", "environment steps", "cosine", lines, note, points=True, y_range=(-0.2, 1)
@@ -167,8 +157,8 @@ def horizon(found: Found) -> Block | None:
         lines = []
         for head, rows in measured.items():
             known = [row for row in rows if row["value"] is not None]
-            lines.append(line(HEADS[head], [row["distance"] for row in known], known))
-        panels.append(Curves(title, "k, steps between", "change at t, nats", lines, log="y", points=True))
+            lines.append(line(NAMES[head], [row["distance"] for row in known], known))
+        panels.append(Curves(title, "k, steps between", "change at t, nats", lines, log="y", points=True, y_range=(0, None)))
     note = (
         f"The {MOMENTS[moment]} agent. Its prediction at t + k (and its slow copy's) is replaced by that of another stream, and "
         "the targets at t are computed again; shown is the mean of "
@@ -201,16 +191,16 @@ def reliance(found: Found) -> list[Block]:
         if head not in rows[0]["reliance"]["move"]:
             continue
         lines = [
-            line(f"without {BLANKED[name]}", x, [row["reliance"]["blanked"][name][head] for row in rows])
+            line(BLANKED[name], x, [row["reliance"]["blanked"][name][head] for row in rows])
             for name in rows[0]["reliance"]["blanked"]
         ]
         move = [row["reliance"]["move"][head]["value"] for row in rows]
         panels.append(
             Curves(
-                f"change of {symbol}",
+                f"change of {symbol} without",
                 "environment steps",
                 "nats",
-                [*lines, Line("how far the target is", x, move)],
+                [*lines, Line("nothing: how far it is from the prediction", x, move)],
                 log="y",
                 points=True,
             )

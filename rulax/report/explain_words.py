@@ -15,17 +15,21 @@ def sentences(found: Found) -> list[str]:
 
 
 def angle(found: Found) -> list[str]:
-    """The policy gradient."""
-    rows = found.get("over_life")
-    if not rows:
+    """The policy gradient, at the moment that was chosen for its return and not for what is said here."""
+    row = found.get("moments", {}).get("learning")
+    if not row:
         return []
-    first, last, again = (rows[i]["cosines"][name]["value"] for i, name in ((0, "policy"), (-1, "policy"), (-1, "again")))
-    if None in (first, last, again):
+    measured = found["over_life"][row["index"]]["cosines"]
+    cosine, again = measured["policy"], measured["again"]
+    if cosine["low"] is None or again["value"] is None:
         return []
+    known = "not told from noise" if cosine["low"] <= 0 <= cosine["high"] else "related to the policy gradient, but another step"
+    known = "close to the policy gradient" if cosine["low"] > 0.8 else known
     return [
-        f"Through the policy head the rule's step has a cosine of {first:.2f} with the policy gradient at birth and of "
-        f"{last:.2f} at the "
-        f"end of the agent's life; two halves of the same data give policy gradients with a cosine of {again:.2f} there."
+        f"On the half trained agent ({row['step']:,} environment steps) the policy's part of the rule's gradient is {known}: their "
+        f"cosine is {cosine['value']:.2f} [{cosine['low']:.2f}, {cosine['high']:.2f}], where two halves of the same data give "
+        "policy "
+        f"gradients with a cosine of {again['value']:.2f}."
     ]
 
 

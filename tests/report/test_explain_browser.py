@@ -53,10 +53,10 @@ def explanation(folder: Path, sizes: Sizes) -> Path:
 
 def test_dragging_a_slider_moves_the_targets(open_page, tmp_path: Path) -> None:
     page = open_page(explanation(tmp_path, SMALL))
-    path = "[...document.querySelectorAll('[data-part=push] path.line')].map((p) => p.getAttribute('d')).join()"
+    path = "[...document.querySelectorAll('[data-part=push] i')].map((p) => p.style.cssText).join()"
     bars = "[...document.querySelectorAll('.bars i')].map((i) => i.style.height).join()"
     before = page.evaluate(path), page.evaluate(bars)
-    assert page.locator("[data-part=push] path.line").count() == 3
+    assert page.locator("[data-part=push] i").count() == 18
     page.get_by_label("reward at step 6").fill("1.5")
     page.wait_for_function(f"{path} !== {json.dumps(before[0])}")
     assert page.evaluate(bars) != before[1]

@@ -4,8 +4,8 @@ const LETTERS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const NAMES = { newborn: 'newborn agent', learning: 'half trained', trained: 'trained agent' };
 const rule = data.weights ? { ...data.weights, arrays: Object.fromEntries(Object.entries(data.weights.arrays).map(([k, v]) => [k, unpack(v)])) } : null;
 const RULE = data.rule, PEOPLE = ['actor-critic step', 'PPO as targets'];
-const OTHERS = PEOPLE.filter((name) => name !== RULE), shownNames = rule ? [RULE, ...PEOPLE] : PEOPLE;
-shownNames.forEach((name) => charts.look(name));
+const shownNames = rule ? [RULE, ...PEOPLE] : PEOPLE;
+const colourOf = (i) => `var(--c${i + (rule ? 0 : 1)})`;
 
 const recorded = data.scenes.map((scene) => ({
   ...scene, gate: unpack(scene.gate), logits: scene.logits && { y: unpack(scene.logits.y), z: unpack(scene.logits.z) },
@@ -138,22 +138,31 @@ function answers() {
   return { own, logs: Object.fromEntries(Object.entries(found).map(([name, rows]) => [name, rows.map(logSoftmax)])) };
 }
 
-let chart = null;
-function pushSpec(logs) {
-  const x = scene.action.map((_, t) => t + 1);
-  const push = (rows) => rows.map((row, t) => row[scene.action[t]] - Math.log(scene.policy[t][scene.action[t]]));
-  return {
-    kind: 'curves', title: 'Push on the action taken', x_label: 'step', y_label: 'log target(a) − log π(a)', log: '', points: true, y_range: [-1, 1],
-    lines: shownNames.map((name) => ({ name, x, mean: push(logs[name]), low: [], high: [], style: 'line' })),
-  };
+// How far each rule pushes the action that was taken, up or down from the line, all steps on one scale.
+function drawPush(logs) {
+  const line = at('push');
+  line.replaceChildren();
+  const head = el('th', { scope: 'row' }, 'push on the action', line);
+  el('span', { class: 'small' }, 'log target(a) − log π(a)', head);
+  const pushes = shownNames.map((name) => logs[name].map((row, t) => row[scene.action[t]] - Math.log(scene.policy[t][scene.action[t]])));
+  const reach = Math.max(0.5, ...pushes.flat().map(Math.abs));
+  for (let t = 0; t < steps; t++) {
+    const cell = el('td', {}, null, line), field = el('div', { class: 'push' }, null, cell);
+    shownNames.forEach((name, i) => {
+      const value = pushes[i][t], share = (50 * Math.abs(value)) / reach;
+      const bar = el('i', { title: `${name}: ${value.toFixed(3)}` }, null, el('div', {}, null, field));
+      bar.style.cssText = `background:${colourOf(i)};height:${share.toFixed(1)}%;${value >= 0 ? 'bottom' : 'top'}:50%`;
+    });
+    const words = el('span', { class: 'small' }, null, cell);
+    shownNames.forEach((name, i) => { el('b', { style: `color:${colourOf(i)}` }, `${pushes[i][t] < 0 ? '−' : '+'}${Math.abs(pushes[i][t]).toFixed(2)} `, words); });
+  }
 }
 
 function refresh() {
   const began = performance.now();
   const { own, logs } = answers();
   const spent = performance.now() - began;
-  const spec = pushSpec(logs);
-  if (chart) chart.update(spec); else chart = charts.curves(at('push'), spec);
+  drawPush(logs);
   drawPolicies(logs);
   if (own && rule.predictions) { drawStrips('y', own.y); drawStrips('z', own.z); }
   root.dataset.milliseconds = (performance.now() - began).toFixed(1);
@@ -170,7 +179,7 @@ function drawPolicies(logs) {
     const words = [];
     for (let i = 0; i < actions; i++) {
       const group = el('div', { class: i === scene.action[t] ? 'group taken' : 'group' }, null, bars);
-      const rows = [['now', scene.policy[t][i], 'var(--zero)'], ...shownNames.map((name) => [name, Math.exp(logs[name][t][i]), charts.look(name).colour])];
+      const rows = [['now', scene.policy[t][i], 'var(--zero)'], ...shownNames.map((name, n) => [name, Math.exp(logs[name][t][i]), colourOf(n)])];
       for (const [name, share, colour] of rows) {
         const bar = el('i', {}, null, group);
         bar.style.height = `${Math.max(1, 100 * share).toFixed(1)}%`;
@@ -205,7 +214,7 @@ function drawStrips(name, rows) {
     const top = Math.max(...groups, ...old);
     groups.forEach((share, g) => {
       const bar = el('i', {}, null, strip);
-      bar.style.background = `color-mix(in oklab, ${charts.look(RULE).colour} ${(100 * Math.sqrt(share / top)).toFixed(0)}%, var(--paper))`;
+      bar.style.background = `color-mix(in oklab, ${colourOf(0)} ${(100 * Math.sqrt(share / top)).toFixed(0)}%, var(--paper))`;
       bar.style.borderTopColor = `color-mix(in oklab, var(--faint) ${(100 * Math.sqrt(old[g] / top)).toFixed(0)}%, var(--paper))`;
     });
     el('span', { class: 'small' }, `moves ${distance.toFixed(2)} nats, spread over ${Math.exp(randomness).toFixed(0)} of ${size}`, cell);
@@ -218,7 +227,18 @@ function drawHead() {
   for (let t = 0; t < steps; t++) el('th', { scope: 'col' }, `step ${t + 1}`, head);
 }
 
+function drawKey() {
+  const entry = (name, colour) => {
+    const item = el('span', {}, null, at('key'));
+    el('i', { style: `background:${colour}` }, null, item);
+    item.append(name);
+  };
+  entry('the policy now', 'var(--zero)');
+  shownNames.forEach((name, i) => entry(name, colourOf(i)));
+}
+
 drawHead();
+drawKey();
 drawButtons();
 drawControls();
 choose('as recorded');

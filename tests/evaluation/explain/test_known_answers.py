@@ -76,23 +76,23 @@ def test_no_reward_stands_out() -> None:
 @pytest.fixture(scope="module")
 def planted() -> dict:
     rng = np.random.default_rng(0)
-    number = 2000
+    number = 1000
     hidden, noise = rng.normal(size=(2, number))
     low_rank = rng.normal(size=(number, 9)) * 0.3
-    wide = np.concatenate([hidden[:, None], low_rank], 1) @ rng.normal(size=(10, 300))
+    wide = np.concatenate([hidden[:, None], low_rank], 1) @ rng.normal(size=(10, 120))
     targets = np.stack([hidden + noise, 2 * hidden, np.abs(hidden), rng.normal(size=number), np.zeros(number), hidden], 1)
     targets[:-100, 5] = np.nan
-    features = {"wide": wide, "narrow": hidden[:, None], "noise": rng.normal(size=(number, 300))}
+    features = {"wide": wide, "narrow": hidden[:, None], "noise": rng.normal(size=(number, 100))}
     return probe(features, targets, np.repeat(np.arange(number // 10), 10))
 
 
 @pytest.mark.parametrize("source", ["wide", "narrow"])
 def test_probes_find_what_was_planted(planted: dict, source: str) -> None:
     half, whole, bent, nothing, constant, few = planted[source]
-    assert half["value"] == pytest.approx(0.5, abs=0.06)
+    assert half["value"] == pytest.approx(0.5, abs=0.08)
     assert half["low"] < 0.5 < half["high"]
     assert whole["value"] > 0.99
-    assert nothing["value"] == pytest.approx(0, abs=0.03)
+    assert nothing["value"] == pytest.approx(0, abs=0.05)
     assert constant is None  # nothing varies
     assert few is None  # too few pairs
     if source == "narrow":
@@ -100,7 +100,7 @@ def test_probes_find_what_was_planted(planted: dict, source: str) -> None:
 
 
 def test_probes_find_nothing_in_noise(planted: dict) -> None:
-    assert all(abs(score["value"]) < 0.05 for score in planted["noise"][:4])
+    assert all(abs(score["value"]) < 0.08 for score in planted["noise"][:4])
 
 
 def test_probes_do_not_learn_episodes_by_heart() -> None:
