@@ -37,7 +37,7 @@ class Study:
         """What to do, with about how long each takes in seconds for disco103 on two cores."""
         config, inside = self.subject.config, self.subject.inside
         seconds = config.steps / (2500 if inside else 100_000)
-        found = [
+        found: list[tuple[str, Callable[[Report], None], float]] = [
             ("training an agent", self.train, seconds),
             ("watching it over its life", self.look_over_life, 3.0 * config.snapshots),
         ]
@@ -158,7 +158,9 @@ class Study:
         """The comparison, compiled once."""
         if not hasattr(self, "_align"):
             rule, values = self.trainer.recipe.rule, self.subject.values
-            self._align = jax.jit(lambda *arguments: alignment.align(rule, *arguments, values))
+            self._align = jax.jit(
+                lambda params, state, agent, slow, part: alignment.align(rule, params, state, agent, slow, part, values)
+            )
         return self._align
 
 
@@ -177,9 +179,8 @@ def choose_moments(returns: list[float | None]) -> dict[str, int]:
     middle = last // 2
     if known and max(known) > min(known):
         half = (known[0] + max(known)) / 2
-        middle = min(
-            range(1, last), key=lambda i: (abs((returns[i] if returns[i] is not None else np.inf) - half), abs(i - middle))
-        )  # type: ignore[operator]
+        gaps = [np.inf if value is None else abs(value - half) for value in returns]
+        middle = min(range(1, last), key=lambda index: (gaps[index], abs(index - last // 2)))
     return {"newborn": 0, "learning": middle, "trained": last}
 
 

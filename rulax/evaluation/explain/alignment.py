@@ -48,7 +48,7 @@ def align(
     (by_policy,) = reading.pull_back(policy_only(slopes))
     (plain,) = reading.pull_back(plain_slopes(reading.taken, weights, experience))
     half = experience.action.shape[1] // 2
-    parts = []
+    parts: list[PyTree] = []
     for index in (jnp.arange(half), jnp.arange(half, 2 * half)):
         part = read(params, take_streams(experience, index))
         parts += part.pull_back(plain_slopes(part.taken, weights[:, index], take_streams(experience, index)))

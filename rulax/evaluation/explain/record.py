@@ -72,7 +72,7 @@ def snapshot(trainer: Trainer, state: PyTree) -> Snapshot:
 class Observed(NamedTuple):
     """A snapshot left alone for a while: it acts with its own policy and learns nothing."""
 
-    batch: Batch  # [L, B], predictions [L+1, B]; on the host, as everything here
+    batch: Any  # `Batch` [L, B], predictions [L+1, B]; on the host, as everything here
     value: np.ndarray  # [L+1, B] what the agent thinks that each state is worth
     episode: np.ndarray  # [L, B] number of the episode that a step belongs to
     mean_return: float | None
@@ -105,7 +105,7 @@ def number_episodes(first: np.ndarray) -> np.ndarray:
     return count + np.arange(first.shape[1]) * (len(first) + 1)
 
 
-def windows(batch: Batch, length: int, memory: PyTree = ()) -> Batch:
+def windows(batch: Any, length: int, memory: PyTree = ()) -> Any:
     """The recording [L, B] cut into trajectories of `length` steps, as a learner would see them: [length, W].
 
     `memory` [W, ...] is what an agent with a memory starts each of them with.
@@ -116,14 +116,14 @@ def windows(batch: Batch, length: int, memory: PyTree = ()) -> Batch:
         return np.concatenate([x[start : start + length + extra] for start in starts], axis=1)
 
     old = batch.experience
-    fields = {name: cut(getattr(old, name)) for name in ("action", "reward", "discount", "valid", "behaviour")}
+    fields: dict[str, Any] = {name: cut(getattr(old, name)) for name in ("action", "reward", "discount", "valid", "behaviour")}
     seen = jax.tree.map(lambda x: cut(x, 1), old.observation)
     experience = Experience(observation=seen, first=cut(old.first, 1), memory=memory, **fields)
-    predictions = [{name: cut(value, 1) for name, value in read.items()} for read in (batch.online, batch.slow)]
+    predictions: list[Any] = [{name: cut(value, 1) for name, value in read.items()} for read in (batch.online, batch.slow)]
     return Batch(experience, *predictions)
 
 
-def first_streams(batch: Batch, number: int) -> Batch:
+def first_streams(batch: Any, number: int) -> Any:
     """The first few streams, without observations: what the analyses of a rule alone read."""
     experience = batch.experience._replace(observation=(), memory=())
     return jax.tree.map(lambda x: x[:, :number], batch._replace(experience=experience))

@@ -47,7 +47,7 @@ def pick(observed: Observed) -> tuple[int, int]:
     return (0, 0) if best is None else (best[1], best[2])
 
 
-def part_of(batch: Batch, start: int, stream: int) -> Batch:
+def part_of(batch: Any, start: int, stream: int) -> Any:
     """`STEPS` steps of one stream as a batch of its own, on-policy: the slow copy's policy and the acting one are the agent's."""
     steps, states, one = slice(start, start + STEPS), slice(start, start + STEPS + 1), slice(stream, stream + 1)
     online, slow = ({name: value[states, one] for name, value in read.items()} for read in (batch.online, batch.slow))
@@ -75,11 +75,11 @@ def scene(label: str, snapshot: Snapshot, observed: Observed, discovered: Any = 
         "value": observed.value[start : start + STEPS + 1, stream],
     }
     if discovered is not None:
-        found |= readings(*discovered, snapshot, batch)
+        found |= readings(discovered[0], discovered[1], snapshot, batch)
     return found
 
 
-def readings(network: MetaNetwork, sizes: Sizes, snapshot: Snapshot, batch: Batch) -> dict[str, Any]:
+def readings(network: MetaNetwork, sizes: Sizes, snapshot: Snapshot, batch: Any) -> dict[str, Any]:
     """What the meta-network sees beside what can be edited."""
     found: dict[str, Any] = {"gate": None, "moments": None}
     state = snapshot.rule_state
