@@ -26,7 +26,7 @@ LIFETIME = "lifetime"
 def horizon_of(rule: UpdateRule, rule_params: PyTree, state: PyTree, batch: Batch, head: str, hide_ends: bool, seed: int) -> Any:
     """How far back a change of y or z is felt. With `hide_ends` the rule is told that no episode ends, so that it may look far."""
     if hide_ends:
-        old = batch.experience
+        old: Any = batch.experience
         never = np.zeros_like(old.first)
         batch = batch._replace(
             experience=old._replace(discount=np.ones_like(old.discount), first=never, valid=np.ones_like(old.valid))

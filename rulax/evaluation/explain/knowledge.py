@@ -46,7 +46,7 @@ def confidence_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
     """Analysis 1 for y, z and the policy: minus the entropy, and the norm of the logits."""
     experience = observed.batch.experience
     reward, valid = experience.reward, experience.valid
-    found = {}
+    found: dict[str, Any] = {}
     for name, logits in readings(observed).items():
         centred = logits - logits.mean(-1, keepdims=True)
         for measure, values in {"confidence": -entropy(logits), "norm": np.linalg.norm(centred, axis=-1)}.items():

@@ -117,8 +117,9 @@ def windows(batch: Any, length: int, memory: PyTree = ()) -> Any:
 
     old = batch.experience
     fields: dict[str, Any] = {name: cut(getattr(old, name)) for name in ("action", "reward", "discount", "valid", "behaviour")}
+    fields["first"] = cut(old.first, 1)
     seen = jax.tree.map(lambda x: cut(x, 1), old.observation)
-    experience = Experience(observation=seen, first=cut(old.first, 1), memory=memory, **fields)
+    experience = Experience(observation=seen, memory=memory, **fields)
     predictions: list[Any] = [{name: cut(value, 1) for name, value in read.items()} for read in (batch.online, batch.slow)]
     return Batch(experience, *predictions)
 

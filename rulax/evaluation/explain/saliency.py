@@ -53,7 +53,10 @@ def compiled(respond: Respond, probes: int) -> Callable[..., dict[str, dict[str,
             asked = {name: jnp.zeros_like(output) for name, output in outputs.items()}
             (slopes,) = pull({**asked, target: signs - jnp.mean(signs, -1, keepdims=True)})
             scaled = jax.tree.map(lambda slope, deviation: jnp.square(slope * deviation), slopes, deviations)
-            return {name: sum(per_stream(part) for part in jax.tree.leaves(group)) for name, group in scaled.items()}
+            return {
+                name: sum((per_stream(part) for part in jax.tree.leaves(group)), jnp.zeros(shape[1]))
+                for name, group in scaled.items()
+            }
 
         return jax.tree.map(lambda x: jnp.mean(x, 0) / number, jax.lax.map(one, jax.random.split(key, probes)))
 
