@@ -47,9 +47,7 @@ class Yardsticks(NamedTuple):
 class OnceTrainer(Trainer):
     """Trains as every trainer does; its program runs once, so that the quickest to compile is the best."""
 
-    def _compile(self, state: Any) -> Any:
-        chunk: Any = jax.jit(self._chunk, donate_argnums=1).lower(self.rule_params, state, jnp.int32(1))
-        return chunk.compile(compiler_options=COMPILE_FAST)
+    compile_options = COMPILE_FAST
 
 
 class Exam:

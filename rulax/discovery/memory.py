@@ -38,7 +38,7 @@ def make_updates(learner: Learner, strategy: str) -> Updates:
     """A learner's updates, which store what the strategy says."""
     if strategy in ONE_PASS:
         if learner.epochs * learner.minibatches > 1:
-            raise ValueError(f"memory '{strategy}' differentiates one gradient per update; use plain or remat with several passes")
+            raise ValueError(f"memory '{strategy}' cannot differentiate several passes per update; use plain, remat or segments")
         learner = learner._replace(gradient=mixed_gradient)
 
     def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> tuple[LearnerState, Metrics]:

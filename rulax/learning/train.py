@@ -51,6 +51,8 @@ class TrainState(NamedTuple):
 class Trainer:
     """Trains K agents on a jittable world; `host.HostTrainer` has the same methods for worlds that step on the CPU."""
 
+    compile_options: dict[str, Any] | None = None  # `COMPILE_FAST` where the program will run only for seconds
+
     def __init__(self, environment: Any, recipe: Recipe, config: TrainerConfig):
         self.environment, self.recipe, self.config = environment, recipe, config
         learning = recipe.learning
@@ -132,7 +134,7 @@ class Trainer:
     def _compile(self, state: TrainState) -> Any:
         # The number of iterations is an argument and not a shape, so one program serves chunks of every length.
         chunk = jax.jit(self._chunk, donate_argnums=1)
-        return chunk.lower(self.rule_params, state, jnp.int32(1)).compile()
+        return chunk.lower(self.rule_params, state, jnp.int32(1)).compile(compiler_options=self.compile_options)
 
     def _chunk(self, rule_params: PyTree, state: TrainState, number: Array) -> tuple[TrainState, Metrics]:
         example = jax.eval_shape(self._iteration, rule_params, state)[1]

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 
+ABLATIONS = {  # what a discovered rule can be without, as in `disco103:no_yz`, and the switch of `Sizes` that it turns off
+    "no_yz": "predictions",
+    "no_bootstrap": "bootstrap",
+    "no_lifetime": "lifetime",
+    "no_value": "value",
+    "no_next_policy": "next_policy",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:

@@ -180,7 +180,8 @@ class Interactive:
     """A part with a small script of its own. `html` and `script` are code of this package, never text of a user.
 
     The script is the body of a function of `root` (the element that holds `html`), `data` (any JSON) and `charts`, whose
-    `charts.curves(element, spec)` and so on draw what the blocks of the same name draw.
+    `charts.curves(element, spec)`, `.intervals`, `.bars` and `.heatmap` draw what the blocks of the same name draw, from an object
+    with the same fields, and give a handle whose `update(spec)` draws anew.
     """
 
     title: str

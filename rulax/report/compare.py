@@ -54,7 +54,7 @@ def write_compare_page(folder: str | Path) -> Path:
     blocks: list[Block] = [Notice("Read with care", found["warnings"])] if found["warnings"] else []
     blocks += [Facts(facts(found, rules)), *verdict(overall, rules), curves(found)]
     if overall:
-        blocks += aggregates(overall, f"Scores over {len(overall_envs(found))} environments", found["normalisation"])
+        blocks += aggregates(overall, scores_title(len(overall_envs(found))), found["normalisation"])
         blocks += aggregates(held_out, "Scores over the environments held out", HELD_OUT) if held_out else []
         blocks += [profile(overall, rules), *improvement(overall, rules)]
     blocks += [returns_table(found, rules), *tuning(found["tuning"])]
@@ -141,6 +141,8 @@ def verdict(overall: Found | None, rules: list[str]) -> list[Block]:
         said[0] += f" A run of {best} beats one of {second} with probability {words(chance)}."
         if chance["low"] <= 0.5 <= chance["high"]:
             said.append("That interval includes one half: on these runs nobody can say which of the two is better.")
+    elif pair:
+        said.append("There are no intervals with so few seeds: others might say the opposite.")
     return [Text("In short", said)]
 
 
@@ -157,10 +159,16 @@ def curves(found: Found) -> Panels:
             lines.append(Line("untrained", [0], [env["random"]], style="reference"))
         mark = "" if not env["held_out"] else " · held out"
         panels.append(Curves(env["name"] + mark, "steps per seed", "episode return", lines))
-    note = "Mean over seeds with its 95 % bootstrap interval. Dashed: agents that never learned."
+    band = "Mean over seeds with its 95 % bootstrap interval." if found["seeds"] > 1 else "One seed, so there are no intervals."
+    note = f"{band} Dashed: agents that never learned."
     if any(env["held_out"] for env in found["environments"]):
         note += " Held out: no suite of discovery trains or validates there."
     return Panels("Learning curves", panels, note)
+
+
+def scores_title(environments: int) -> str:
+    """What the aggregates are over."""
+    return f"Scores over {environments} environments" if environments > 1 else "Scores in one environment"
 
 
 def aggregates(group: Found, title: str, note: str) -> list[Block]:
@@ -235,7 +243,7 @@ def tuning(found: Found | None) -> list[Block]:
     return [
         Table(
             "Tuning",
-            ["rule", "settings", "score", ""],
+            ["rule", "settings", "score", "choice"],
             rows,
             f"{found['words']}; {found['seeds']} seeds, {found['steps']:,} steps.",
         )

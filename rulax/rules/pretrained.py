@@ -19,9 +19,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.files import write_atomically
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules import found_with, rule_files
+from rulax.rules.ablations import ablate
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
@@ -51,30 +53,29 @@ class RuleFile(NamedTuple):
     params: MetaNetwork
     sizes: Sizes
     about: dict[str, str]  # `found`, `licence`, and whatever else was written
-    found_with: FoundWith  # the settings to begin with
+    found_with: FoundWith = FoundWith(LEARNING, NETWORK)  # the settings to begin with
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------
 
 
-def disco103(constants: Constants = Constants()) -> UpdateRule:
-    """The published rule, if it is installed."""
-    return rule_from_file(path_of("disco103"), constants)
-
-
-def rule_from_file(path: str | Path, constants: Constants | None = None) -> UpdateRule:
-    """The rule in a file; its `init` gives the file's parameters, whatever the key."""
-    return rule_of(load_rule(path), constants)
-
-
 def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
-    """The rule that a file holds, with the constants that it was found with or others."""
+    """The rule that a file holds: its `init` gives the file's parameters, whatever the key; constants of your own replace its."""
 
     def init(key: Array) -> MetaNetwork:
         del key
         return loaded.params
 
     return disco(loaded.sizes, constants or loaded.found_with.constants)._replace(init=init)
+
+
+def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
+    """The same rule without some of its parts, by the names in `metanet.sizes.ABLATIONS`."""
+    tensors: Mapping[str, Any] = take_apart(rule.params)
+    sizes = rule.sizes
+    for ablation in ablations:
+        tensors, sizes = ablate(tensors, sizes, ablation)
+    return rule._replace(params=assemble(tensors, sizes), sizes=sizes) if ablations else rule
 
 
 # -- files -----------------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def get_disco103(source: str | Path | None = None) -> Path:
     folder = rules_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        rule_files.write_whole(folder / FILE_NAME, data)
+        write_atomically(folder / FILE_NAME, data)
     except OSError as error:
         raise RuleFileError(f"{folder} cannot be written: {error.strerror or error}; set RULAX_CACHE to another folder") from None
     return folder / FILE_NAME

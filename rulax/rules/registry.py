@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rulax.envs.registry import as_option
+from rulax.metanet.sizes import ABLATIONS
 
 if TYPE_CHECKING:
     from rulax.rules.base import Recipe
@@ -29,6 +30,7 @@ class Entry(NamedTuple):
     steps: int = 500_000  # of the environment, in which it shows on Catch what it can do
 
 
+IN_A_FILE = ""  # instead of a function: rules/pretrained.py knows which file
 DISCOVERED = 250_000  # an update by a meta-network costs as much as hundreds of a hand-designed rule's
 RULES = {
     "policy_gradient": Entry("rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"),
@@ -39,13 +41,13 @@ RULES = {
     "disco": Entry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
-    "disco103": Entry(
-        "rulax.rules.pretrained:disco103", "The discovered rule of Nature 648, with its published weights", DISCOVERED
-    ),
+    "rulax4": Entry(IN_A_FILE, "Our own discovered rule, found in four families of small worlds; it is in the package", DISCOVERED),
+    "disco103": Entry(IN_A_FILE, "The discovered rule of Nature 648, with its published weights", DISCOVERED),
 }
 FILE_ENDINGS = (".safetensors", ".npz")
 FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
-EMBEDDED: dict[str, Path] = {}  # rules of our own, which come with the package
+EMBEDDED = {"rulax4": Path(__file__).parent / "embedded" / "rulax4.safetensors"}  # rules of our own
+STORED = tuple(name for name, entry in RULES.items() if entry.where == IN_A_FILE)
 
 
 class UnknownRule(ValueError):
@@ -66,7 +68,17 @@ def list_rules() -> dict[str, str]:
 
 def recommended_steps(name: str) -> int:
     """How long to train with a rule, or the rule in a file, if nobody says otherwise."""
+    name, _ = split_ablations(name)
     return DISCOVERED if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", "")).steps
+
+
+def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:
+    """`disco103:no_yz` -> `disco103` without `no_yz`. What stands behind a colon is not checked here."""
+    if name in RULES or name.endswith(FILE_ENDINGS) or ":" not in name:
+        return name, ()
+    rest, _, last = name.rpartition(":")
+    base, ablations = split_ablations(rest)
+    return base, (*ablations, last)
 
 
 def is_installed(name: str) -> bool:
@@ -85,27 +97,43 @@ def make_rule(name: str, **options: Any) -> Recipe:
 
     `make_rule("ppo", clip=0.1)` is `ppo(clip=0.1)` from `rulax.rules.ppo`, beside the `LEARNING` and `NETWORK` of that file.
     Where an argument defaults to a dataclass, its fields are options as well: `make_rule("disco", prediction_size=64)`.
+    A discovered rule can be had without one of its parts: `make_rule("disco103:no_yz")`.
     """
+    name, ablations = split_ablations(name)
+    stored = name in STORED or name.endswith(FILE_ENDINGS)
+    if name not in RULES and not stored:
+        raise UnknownRule(name)
+    _check_ablations(name, stored, ablations)
+    if stored:
+        return _stored_recipe(name, ablations, options)
     from rulax.rules.base import Recipe  # with JAX, hence not at the top
 
-    if name in EMBEDDED or name.endswith(FILE_ENDINGS):
-        return _recipe_in_file(name, EMBEDDED.get(name, Path(name)), options)
-    if name not in RULES:
-        raise UnknownRule(name)
     module_name, function_name = RULES[name].where.split(":")
     module = importlib.import_module(module_name)
     make = getattr(module, function_name)
+    if ablations:
+        options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet: a switch is all there is to turn
     return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK)
 
 
-def _recipe_in_file(name: str, path: Path, options: dict[str, Any]) -> Recipe:
+def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any]) -> Recipe:
     """The rule in a file, with the settings that it was found with."""
     from rulax.rules.base import Recipe
-    from rulax.rules.pretrained import load_rule, rule_of
+    from rulax.rules.pretrained import load_rule, path_of, rule_of, without
 
-    loaded = load_rule(path)
+    loaded = without(load_rule(path_of(name)), ablations)
     make = functools.partial(rule_of, loaded, constants=loaded.found_with.constants)
     return Recipe(make(**_arguments(name, make, options)), loaded.found_with.learning, loaded.found_with.network)
+
+
+def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> None:
+    for each in ablations:
+        if not stored and name != "disco":
+            raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} is written by hand")
+        if each not in ABLATIONS:
+            raise ValueError(f"'{name}' has no ablation '{each}'; {_suggest(each, ABLATIONS)}known: {', '.join(ABLATIONS)}")
+    if len(set(ablations)) < len(ablations):
+        raise ValueError(f"'{name}:{':'.join(ablations)}' names an ablation twice")
 
 
 def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, Any]:

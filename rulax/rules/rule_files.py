@@ -9,14 +9,13 @@ import dataclasses
 import io
 import json
 import math
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from rulax.files import write_atomically
 from rulax.metanet.sizes import Sizes
 
 MAX_BYTES = 512 * 2**20  # a rule is small; Disco103 has 3 MB
@@ -79,7 +78,7 @@ def write_npz(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
     """Write tensors as float32, so that `numpy.load` of anybody reads them."""
     buffer = io.BytesIO()
     np.savez(buffer, **{name: np.asarray(tensor, np.float32) for name, tensor in tensors.items()})  # type: ignore[arg-type]
-    write_whole(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 # -- our .safetensors ----------------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Size
 
     metadata = {**about, "kind": KIND, "sizes": json.dumps(dataclasses.asdict(sizes))}
     contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
-    write_whole(path, safetensors.numpy.save(contiguous, metadata))
+    write_atomically(path, safetensors.numpy.save(contiguous, metadata))
 
 
 def _sizes_from_json(file: str, text: str) -> Sizes:
@@ -151,15 +150,3 @@ def _checked(file: str, name: str, array: np.ndarray) -> np.ndarray:
     if not np.isfinite(array).all():
         raise RuleFileError(f"{file}: tensor '{name}' holds numbers that are not finite")
     return array
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write beside, then rename: the file is there as a whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -11,6 +11,7 @@ import numpy as np
 from rulax.run import folder as folders
 from rulax.run import plot
 from rulax.run.agent import AgentHandle
+from rulax.run.compare_config import CompareConfig
 from rulax.run.config import TrainConfig, build, read_values
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import UserError
@@ -18,6 +19,7 @@ from rulax.run.log import Row, final_returns, number, read_rows
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
 
 if TYPE_CHECKING:
+    from rulax.run.compare_report import Comparison
     from rulax.run.discover_run import DiscoveryRun
 
 
@@ -160,6 +162,27 @@ def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None
         suite = ",".join(map(str, suite))
     values: dict[str, Any] = {"suite": suite, "steps": steps, "out": out, **overrides}
     return discover_from(read_values(DiscoverConfig, {name: value for name, value in values.items() if value is not None}))
+
+
+def compare(
+    envs: Any = None,
+    rules: Any = None,
+    steps: Any = None,
+    seeds: int | None = None,
+    out: str | Path | None = None,
+    **overrides: Any,
+) -> Comparison:
+    """Compare rules: `result = rulax.compare(["catch"], rules=["ppo", "actor_critic"], seeds=5)`, then `print(result.table)`.
+
+    Every other setting of `rulax compare` is a keyword; `reference` may be a mapping from environments to returns. Without `out`
+    the folder is a new one in `runs/`. `rulax.compare(resume=folder)` goes on with an earlier comparison.
+    """
+    from rulax.run.compare import compare_from
+
+    if isinstance(overrides.get("reference"), dict):
+        overrides["reference"] = [f"{env}={value}" for env, value in overrides["reference"].items()]
+    values: dict[str, Any] = {"envs": envs, "rules": rules, "steps": steps, "seeds": seeds, "out": out, "quiet": True, **overrides}
+    return compare_from(read_values(CompareConfig, {name: value for name, value in values.items() if value is not None}))
 
 
 def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:

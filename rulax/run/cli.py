@@ -12,8 +12,19 @@ import sys
 from typing import Any, NamedTuple
 
 import rulax
+from rulax.run.allocation import keep_freed_memory
 from rulax.run.bench_discover import BenchDiscoverConfig
-from rulax.run.config import BenchTrainConfig, GetRuleConfig, ListConfig, TrainConfig, known_keys, preset_names
+from rulax.run.compare_config import CompareConfig
+from rulax.run.config import (
+    BenchTrainConfig,
+    BoardConfig,
+    GetRuleConfig,
+    ListConfig,
+    RunsConfig,
+    TrainConfig,
+    known_keys,
+    preset_names,
+)
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import Interrupted, TrainingStopped, UserError, nearest
 from rulax.run.explain_config import ExplainConfig
@@ -56,6 +67,18 @@ COMMANDS = {
             "rulax discover --resume runs/discover-grids-001",
         ),
     ),
+    "compare": Command(
+        "rulax.run.compare:command",
+        CompareConfig,
+        "compare ENV... --rules A B C",
+        "Compare rules with the same budget: scores with intervals, and who beats whom.",
+        (
+            "rulax compare catch gymnax/CartPole-v1 --rules disco103 ppo actor_critic",
+            "rulax compare classic --rules ppo actor_critic --steps 200k --tune lr=1e-4,3e-4,1e-3",
+            "rulax compare catch --rules disco103 disco103:no_yz disco103:no_bootstrap",
+            "rulax compare --resume runs/compare-catch-001",
+        ),
+    ),
     "explain": Command(
         "rulax.run.explain:command",
         ExplainConfig,
@@ -67,6 +90,14 @@ COMMANDS = {
             "rulax explain ppo_targets --steps 100k",
         ),
     ),
+    "runs": Command(
+        "rulax.run.runs:command",
+        RunsConfig,
+        "runs [DIR] [options]",
+        "List the runs in a folder, with their key numbers.",
+        ("rulax runs", "rulax runs --filter rule=ppo finished=yes --sort final_return --reverse", "rulax runs --csv runs.csv"),
+    ),
+    "board": Command("rulax.run.runs:board_command", BoardConfig, "board [DIR]", "Open TensorBoard on the runs in a folder."),
     "envs": Command("rulax.run.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
     "rules": Command("rulax.run.listing:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
     "rules get": Command(
@@ -95,6 +126,7 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    keep_freed_memory()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without block characters still gets its table

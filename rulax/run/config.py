@@ -14,7 +14,7 @@ from rulax.run.errors import UserError, suggestion
 from rulax.run.fields import convert, field_types
 from rulax.settings import Learning, Network
 
-DEFAULT_RULE = "actor_critic"
+DEFAULT_RULE = "rulax4"
 PRESETS = Path(__file__).parent / "presets"
 SUITES = "discover"  # the folder of presets that only `rulax discover` understands
 SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
@@ -55,6 +55,8 @@ class TrainConfig:
     """Run folder [default: runs/ENV-RULE-NUMBER]."""
     resume: str = setting("", "run", metavar="DIR")
     """Go on with the run in this folder; only --steps, --checkpoint-minutes, --platform and --quiet may be given too."""
+    wandb: str = setting("", "run", metavar="PROJECT")
+    """Log to this project of Weights & Biases too; needs `pip install 'rulax[wandb]'`."""
     log_every: int = setting(0, "run")
     """Environment steps per point of the curve; 0 means a hundredth of the run."""
     checkpoint_minutes: float = setting(5.0, "run")
@@ -118,6 +120,32 @@ class ListConfig:
 
     filter: str = setting("", "what to list", positional=True, metavar="FILTER")
     """Show only names or summaries that contain this text."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunsConfig:
+    """List the runs in a folder, with their key numbers."""
+
+    folder: str = setting("runs", "what to list", positional=True, metavar="DIR")
+    """Folder that holds run folders, at any depth."""
+    filter: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"group": "what to list", "metavar": "KEY=VALUE"})
+    """Show only runs with these values, for example rule=ppo kind=train finished=no; text matches where it is contained."""
+    sort: str = setting("folder", "what to list", metavar="KEY")
+    """Column to sort by."""
+    reverse: bool = setting(False, "what to list")
+    """The largest first."""
+    csv: str = setting("", "what to list", metavar="FILE")
+    """Write all columns to this file instead of showing some."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BoardConfig:
+    """Open TensorBoard on the runs in a folder."""
+
+    folder: str = setting("runs", "what to show", positional=True, metavar="DIR")
+    """Folder that holds run folders, at any depth."""
+    port: int = setting(6006, "what to show")
+    """Port to serve on."""
 
 
 def known_keys(cls: type) -> dict[str, Any]:

@@ -94,12 +94,13 @@ def resume(values: dict[str, Any]) -> DiscoveryRun:
     if config.steps < books.step:
         raise UserError(f"{folder} has already made {books.step} meta-steps, more than --steps {config.steps}")
     prepared = prepare_discovery(config)
+    prepared = prepared._replace(record={**prepared.record, "command": record.get("command")})  # what started it, for its card
     changed = differences(fixed_part(prepared.record), found.facts["fixed"])
     if changed:
         raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
     tensors, pending = checkpoint.split(found.tensors)
     state = checkpoint.unpack(tensors, prepared.discoverer.skeleton(), folder / folders.CHECKPOINT)
-    folders.write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
+    folders.write_json(folder / folders.CONFIG, prepared.record)
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         if books.step == 0:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import Discovery
-from rulax.metanet.sizes import Constants, Sizes
+from rulax.metanet.sizes import ABLATIONS, Constants, Sizes
 from rulax.run import folder as folders
 from rulax.run.config import assemble, read_values
 from rulax.run.discover_config import DiscoverConfig, joined, read_family
@@ -28,7 +28,6 @@ FIXES_THE_RESULT = (
     "evaluation_updates",
     "precision",
 )
-DISCOVERABLE = ("disco", "disco103")
 
 
 class Prepared(NamedTuple):
@@ -84,9 +83,9 @@ def make_discoverer(training: dict[str, Any], recipe: Any, settings: Discovery, 
 
 def check_start(name: str) -> None:
     """Only a meta-network can be discovered, or discovered further."""
-    from rulax.rules.registry import EMBEDDED, RULES
+    from rulax.rules.registry import RULES, STORED
 
-    if name in RULES and name not in (*DISCOVERABLE, *EMBEDDED):
+    if name in RULES and name not in ("disco", *STORED):
         raise UserError(
             f"init: rule '{name}' was written by people and has no parameters to discover; give disco103 or a rule file, or leave "
             "--init out to start from a random rule"
@@ -106,18 +105,23 @@ def check_passes(settings: Discovery, recipe: Any) -> None:
 def sizes_of(config: DiscoverConfig) -> Sizes:
     """The sizes of the rule: a file's own, or those that the options ask for."""
     from rulax.rules.pretrained import load_rule, path_of
+    from rulax.rules.registry import split_ablations
 
-    if config.init and config.init != "disco":
-        return load_rule(path_of(config.init)).sizes
-    return of_options(Sizes(), config.rule_options)
+    init, ablations = split_ablations(config.init)
+    stored = init and init != "disco"
+    sizes = load_rule(path_of(init)).sizes if stored else of_options(Sizes(), config.rule_options)
+    without: dict[str, Any] = {ABLATIONS[each]: False for each in ablations}
+    return dataclasses.replace(sizes, **without)
 
 
 def constants_of(config: DiscoverConfig) -> Constants:
     """The constants of its losses: a file's own or the usual ones, where the options do not say otherwise."""
     from rulax.rules.pretrained import load_rule, path_of
+    from rulax.rules.registry import split_ablations
 
-    started = config.init and config.init != "disco"
-    return of_options(load_rule(path_of(config.init)).found_with.constants if started else Constants(), config.rule_options)
+    init, _ = split_ablations(config.init)
+    stored = init and init != "disco"
+    return of_options(load_rule(path_of(init)).found_with.constants if stored else Constants(), config.rule_options)
 
 
 def of_options(base: Any, options: dict[str, Any]) -> Any:

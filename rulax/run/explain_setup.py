@@ -49,16 +49,18 @@ def set_up(config: ExplainConfig) -> Subject:
 def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
     """The meta-network of a discovered rule with its sizes and constants; None for a rule that people wrote."""
     from rulax.metanet.network import MetaNetwork
-    from rulax.metanet.sizes import Constants, Sizes
+    from rulax.metanet.sizes import ABLATIONS, Sizes
+    from rulax.rules.pretrained import RuleFile, load_rule, path_of, without
+    from rulax.rules.registry import split_ablations
 
     if not isinstance(params, MetaNetwork):
         return None
-    sizes, constants, about = Sizes(), Constants(), {}
-    if config.rule != "disco":
-        from rulax.rules.pretrained import load_rule, path_of
-
-        loaded = load_rule(path_of("disco103") if config.rule == "disco103" else config.rule)
-        sizes, constants, about = loaded.sizes, loaded.found_with.constants, dict(loaded.about)
+    name, ablations = split_ablations(config.rule)
+    if name == "disco":
+        loaded = RuleFile(params, dataclasses.replace(Sizes(), **{ABLATIONS[each]: False for each in ablations}), {})
+    else:
+        loaded = without(load_rule(path_of(name)), ablations)
+    sizes, constants, about = loaded.sizes, loaded.found_with.constants, dict(loaded.about)
     return Inside(params, with_options(sizes, config.rule_options), with_options(constants, config.rule_options), about)
 
 

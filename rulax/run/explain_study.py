@@ -82,6 +82,8 @@ class Study:
             rows.append(row)
             if not report((index + 1) / len(self.life.snapshots), f"snapshot {index + 1} of {len(self.life.snapshots)}"):
                 break
+        if len(rows) < len(self.life.snapshots):
+            return  # stopped: the last of these is not the end of the life
         self.moments = choose_moments([row["return"] for row in rows])
         self.found["moments"] = {name: {"index": index, **brief(rows[index])} for name, index in self.moments.items()}
 

@@ -91,7 +91,8 @@ def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: boo
     text = text.replace("].", "]")
     options: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS}
     if field.metadata.get("positional"):
-        target.add_argument(field.name, nargs="?", metavar=field.metadata["metavar"], **options)
+        several = typing.get_origin(hint) is tuple
+        target.add_argument(field.name, nargs="*" if several else "?", metavar=field.metadata["metavar"], **options)
         return
     if hint is bool:
         action = "store_true" if field.default is False else argparse.BooleanOptionalAction
@@ -120,6 +121,11 @@ def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
             tail = f"; did you mean {flag_name(match)}?" if match else f"; `{parser.prog} --help` lists all flags"
             raise UserError(f"unknown flag {name}{tail}")
     namespace, extra = parser.parse_known_args(arguments)
+    for field in positionals(cls):
+        if typing.get_origin(known[field.name]) is tuple:  # argparse takes only those that stand together
+            words = [*getattr(namespace, field.name, []), *(word for word in extra if not word.startswith("-"))]
+            vars(namespace).update({field.name: words} if words else {})
+            extra = [word for word in extra if word.startswith("-")]
     if extra:
         kind = "flag" if extra[0].startswith("-") else "argument"
         raise UserError(f"unexpected {kind} '{extra[0]}'; `{parser.prog} --help` shows what is understood")

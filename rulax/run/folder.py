@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 from importlib import metadata
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import rulax
+from rulax.files import write_atomically as write_atomically
 from rulax.run.errors import UserError
 
 CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
@@ -24,28 +24,15 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
 )
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write beside the file, then move into place: a crash leaves the old file or the new one, never half of it."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def write_json(path: Path, value: Any) -> None:
     """A readable JSON file."""
     write_atomically(path, json.dumps(value, indent=2) + "\n")
 
 
 def short_name(name: str) -> str:
-    """An environment's or a rule's name as part of a folder name; a rule file counts by its stem."""
-    name = Path(name).stem if name.endswith((".safetensors", ".npz")) else name
+    """An environment's or a rule's name as part of a folder name; a rule file counts by its stem, with what it goes without."""
+    file = re.fullmatch(r"(.+)\.(?:safetensors|npz)((?::\w+)*)", name)
+    name = Path(file[1]).name + file[2] if file else name
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-")
 
 

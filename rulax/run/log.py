@@ -98,10 +98,10 @@ class RunLog:
 
     group = "train"  # what its curves stand under in TensorBoard
 
-    def __init__(self, folder: Path | None, step: int = 0):
+    def __init__(self, folder: Path | None, step: int = 0, writers: list[Any] | None = None):
         self.rows: list[Row] = []
         self.folder = folder
-        self.events: Any = None
+        self.writers = list(writers or [])  # each with `add_scalar` and `close`, as TensorBoard's
         if folder is None:
             return
         if step:
@@ -110,36 +110,45 @@ class RunLog:
         folders.write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
         from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
 
-        self.events = SummaryWriter(str(folder / "tensorboard"), purge_step=step or None)
+        self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
 
     def write(self, rows: list[Row]) -> None:
         """Add finished rows."""
         self.rows += rows
-        if self.folder is None or not rows:
-            return
-        with (self.folder / folders.METRICS).open("a") as file:
-            file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        for row in rows:
-            for name, value in row.items():
-                if isinstance(value, (int, float)) and name != "step":
-                    self.events.add_scalar(f"{self.group}/{name}", value, row["step"])
+        if self.folder is not None and rows:
+            with (self.folder / folders.METRICS).open("a") as file:
+                file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        numbers = [(name, value, row["step"]) for row in rows for name, value in row.items() if isinstance(value, (int, float))]
+        for writer in self.writers:
+            for name, value, step in numbers:
+                if name != "step":
+                    writer.add_scalar(f"{self.group}/{name}", value, step)
 
     def close(self) -> None:
         """Flush what is buffered."""
-        if self.events is not None:
-            self.events.close()
+        for writer in self.writers:
+            writer.close()
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The rows in a run folder; a last line that a crash cut off is left out."""
-    rows = []
+    """The rows in a run folder; a line that is broken, as by a crash, is left out."""
+    return read_lines(folder)[0]
+
+
+def read_lines(folder: Path) -> tuple[list[Row], list[int]]:
+    """The rows in a run folder, and the numbers of the lines that are none."""
+    rows, broken = [], []
     path = folder / folders.METRICS
-    for line in path.read_text().splitlines() if path.exists() else []:
+    for number, line in enumerate(path.read_text(errors="replace").splitlines() if path.exists() else [], 1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError:
-            break
-    return rows
+            row = None
+        if isinstance(row, dict) and "step" in row:
+            rows.append(row)
+        else:
+            broken.append(number)
+    return rows, broken
 
 
 def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:

@@ -63,6 +63,9 @@ class Silent:
 
     def start(self, title: str, standing: Shown) -> None: ...
 
+    def rename(self, title: str) -> None:
+        """The same bar goes on with something else."""
+
     def phase(self, text: str) -> None:
         """Say what takes its time, such as compiling."""
 
@@ -82,6 +85,9 @@ class Lines(Silent):
     def start(self, title: str, standing: Shown) -> None:
         self.message(f"{title}: compiling…")
         self.last = time.monotonic() - LINE_SECONDS + 1  # the first numbers soon, so that a log shows life
+
+    def rename(self, title: str) -> None:
+        self.message(f"{title}: compiling…")
 
     def phase(self, text: str) -> None:
         self.message(f"{text}…")
@@ -118,6 +124,10 @@ class Bar(Silent):
         self.title = title
         self.bar.start()
         self.task = self.bar.add_task(f"{title} [dim]compiling…", total=None, facts="")
+
+    def rename(self, title: str) -> None:
+        self.title = title
+        self.phase("compiling")
 
     def phase(self, text: str) -> None:
         self.bar.update(self.task, description=f"{self.title} [dim]{text}…")

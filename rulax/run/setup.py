@@ -15,9 +15,11 @@ from rulax.run import folder as folders
 from rulax.run.config import TrainConfig, build
 from rulax.run.errors import UserError
 from rulax.run.validate import check_settings, check_train, override
+from rulax.run.wandb_log import check_wandb
 from rulax.settings import Learning, Network
 
 FIXES_THE_RESULT = ("env", "env_options", "rule", "rule_options", "seeds", "seed", "task", "precision")
+COMPARISON = "compare"  # what config.json says of a comparison
 MOST_UPDATES = 2**31 - 1  # counted in 32 bits on the device
 NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides")  # where a run goes, not what it is; overrides are resolved
 
@@ -89,6 +91,7 @@ def make_trainer(environment: Any, recipe: Any, config: TrainConfig) -> Any:
 def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) -> Prepared:
     """Check and build. Environment and recipe may be handed over ready-made, from Python."""
     check_train(config)
+    check_wandb(config.wandb)
     custom = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
     recipe = make_recipe(config.rule, config.rule_options, config.overrides, recipe)
     start_jax(config.platform, config.precision)
@@ -186,6 +189,8 @@ def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str
 
 def saved_config(record: dict[str, Any], changes: dict[str, Any]) -> TrainConfig:
     """The configuration of an earlier run, with the changes that a resumed run may make."""
+    if record.get("kind") == COMPARISON:
+        raise UserError("this folder holds a comparison, not a run of train; go on with it by: rulax compare --resume DIR")
     known = {field.name for part in (Learning, Network) for field in dataclasses.fields(part)}
     resolved = {name: value for part in ("learning", "network") for name, value in record[part].items() if name in known}
     return build(TrainConfig, {**record["settings"], **resolved, **changes})

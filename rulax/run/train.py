@@ -37,13 +37,16 @@ def command(values: dict[str, Any]) -> int:
 
 def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, recipe: Any = None) -> Run:
     """Train from the beginning."""
-    folder = Path(config.out) if config.out else None
-    if folder is not None:
-        folders.check_free(folder)
-    prepared = prepare(config, environment, recipe)
+    if config.out:
+        folders.check_free(Path(config.out))
+    return begin(prepare(config, environment, recipe), make_progress(config.quiet), on_disk)
+
+
+def begin(prepared: Prepared, progress: Silent, on_disk: bool = True) -> Run:
+    """Train what has been prepared; several runs can share one view of their progress."""
+    config, folder = prepared.config, Path(prepared.config.out) if prepared.config.out else None
     iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
     wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
-    progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:  # from here on whoever stops the run leaves a folder to go on from
         state = prepared.trainer.init(jax.random.key(config.seed))
         if on_disk:
@@ -57,7 +60,7 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
         return driver.drive(state, stop)
 
 
-def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None) -> Run:
+def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None, progress: Silent | None = None) -> Run:
     """Go on from the checkpoint in a run folder. Objects without a name must be given again, from Python."""
     for name in values:
         if name not in MAY_CHANGE:
@@ -79,7 +82,7 @@ def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None) 
     state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), folder / folders.CHECKPOINT)
     state = prepared.trainer.resume(state)
     folders.write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
-    progress = make_progress(config.quiet)
+    progress = progress or make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         driver = Driver(prepared, folder, progress, found.facts["window"], made, found.facts["seconds"], pending)
         driver.cpu_before = found.facts.get("cpu_seconds") or float("nan")  # a folder from before it was counted stays unknown
@@ -100,7 +103,7 @@ class Driver:
         pending: dict[str, np.ndarray] | None = None,
     ):
         self.prepared, self.folder, self.config, self.trainer = prepared, folder, prepared.config, prepared.trainer
-        self.log = RunLog(folder, step)
+        self.log = RunLog(folder, step, writers_for(prepared, folder))
         self.recorder = Recorder(window, self.trainer.steps_per_iteration, step, pending)
         self.seconds_before, self.began = seconds, time.monotonic()
         self.cpu_before, self.cpu_began = 0.0, time.process_time()
@@ -215,6 +218,15 @@ class Driver:
     def page(self) -> str:
         """Where to look at what there is."""
         return f"What there is so far:\n  {self.folder}/{folders.REPORT}"
+
+
+def writers_for(prepared: Prepared, folder: Path | None) -> list[Any]:
+    """What else is told every number: Weights & Biases, if the user asked for it."""
+    if not prepared.config.wandb:
+        return []
+    from rulax.run.wandb_log import WandbWriter
+
+    return [WandbWriter(prepared.config.wandb, folder, prepared.record)]
 
 
 def first_bad(metrics: dict[str, np.ndarray]) -> tuple[str, int, int] | None:

@@ -31,6 +31,9 @@ AT_LEAST_ONE = (
     "bootstrap_updates",
     "evaluation_seeds",
     "evaluation_updates",
+    "tune_seeds",
+    "tune_steps",
+    "port",
 )
 AT_LEAST_ZERO = (
     "seed",

@@ -146,5 +146,5 @@ def test_segments_keep_the_fewest_agents():
 
 def test_several_passes_cannot_be_mixed():
     learner = make_learner(smooth_rule(), optax.sgd(0.1))._replace(epochs=2)
-    with pytest.raises(ValueError, match="use plain or remat"):
+    with pytest.raises(ValueError, match="use plain, remat or segments"):
         make_updates(learner, "mixed")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from rulax.discovery.memory import Updates
 from rulax.discovery.objectives import by_bootstrap
 from rulax.discovery.outer_loss import look
 from rulax.discovery.window import Window
@@ -48,7 +49,7 @@ def judged(rate):
         one = member()
         learner = one.life.learner._replace(params=weights)
         one = one._replace(life=one.life._replace(learner=learner))
-        return objective(shift, amount, one, make_window(agent))[0]
+        return objective(Updates(shift), amount, one, make_window(agent))[0]
 
     return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))
 

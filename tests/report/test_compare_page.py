@@ -55,6 +55,20 @@ def test_a_verdict_only_where_the_interval_allows_one(tmp_path: Path) -> None:
     assert "nobody can say" not in clear
 
 
+def test_one_seed_has_no_intervals_and_no_verdict(tmp_path: Path) -> None:
+    found = comparison({"ppo": 0.1, "disco": 0.9}, {"catch": "training"}) | {"seeds": 1}
+    text = json.dumps(found)
+    bare = json.loads(
+        text, object_hook=lambda item: item | {"low": None, "high": None} if isinstance(item.get("value"), float) else item
+    )
+    (tmp_path / "compare.json").write_text(json.dumps(bare))
+    page = Reader(write_compare_page(tmp_path).read_text())
+    words = " ".join(page.text)
+    assert "others might say the opposite" in words
+    assert "with probability" not in words
+    assert chart(page, "Scores in one environment")["panels"][0]["rows"][0]["low"] is None
+
+
 def test_one_rule_has_nobody_to_beat(tmp_path: Path) -> None:
     page = page_of(tmp_path, {"ppo": 0.5})
     assert "Probability of improvement" not in " ".join(page.text)

@@ -89,7 +89,7 @@ def test_presets_of_the_package_are_valid() -> None:
 def test_a_rule_says_how_long_to_train() -> None:
     assert build(TrainConfig, {"env": "catch"}).steps == recommended_steps(DEFAULT_RULE)
     shorter = build(TrainConfig, {"env": "catch", "rule": "disco103"}).steps
-    assert shorter == build(TrainConfig, {"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps(DEFAULT_RULE)
+    assert shorter == build(TrainConfig, {"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps("actor_critic")
     assert build(TrainConfig, {"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
     assert build(TrainConfig, {"env": "catch", "preset": "paper/atari"}).steps == 200_000_000
 

@@ -83,7 +83,7 @@ class Predicting:
     """A discoverer whose bytes are known."""
 
     def __init__(self, memory: str):
-        self.sizes = {"plain": 8000, "mixed": 5000, "remat": 2000, "both": 1000}
+        self.sizes = {"plain": 8000, "mixed": 5000, "remat": 2000, "both": 1000, "segments": 500}
         learning = SimpleNamespace(epochs=1, minibatches=1)
         names = {"big": 10_000, "small": 5_000}
         self.bounds = names

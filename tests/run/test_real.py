@@ -42,7 +42,7 @@ def wait_for_a_line(path: Path, process: subprocess.Popen) -> None:
 
 
 def test_ctrl_c_and_resume_give_the_same_run(tmp_path: Path) -> None:
-    line = ["train", "catch", "--steps", "400k", "--seeds", "2", "--log-every", "1000", *SMALL]
+    line = ["train", "catch", "--rule", "actor_critic", "--steps", "400k", "--seeds", "2", "--log-every", "1000", *SMALL]
     process = start([*line, "--out", "parts"], tmp_path)
     wait_for_a_line(tmp_path / "parts" / "metrics.jsonl", process)
     process.send_signal(signal.SIGINT)
@@ -79,7 +79,7 @@ class Broken(Catch):
 def test_a_reward_that_is_not_a_number(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
     with pytest.raises(rulax.TrainingStopped, match="a reward was not a finite number in environment 'Broken' between steps"):
-        rulax.train(Broken(), steps=400_000, out=tmp_path / "run", quiet=True, streams=4, unroll=4, hidden=8)
+        rulax.train(Broken(), rule="actor_critic", steps=400_000, out=tmp_path / "run", quiet=True, streams=4, unroll=4, hidden=8)
     tensors = load_file(tmp_path / "run" / "checkpoint.safetensors")
     for name, tensor in tensors.items():
         assert np.isfinite(tensor).all() or tensor.dtype.kind != "f", name
@@ -87,7 +87,18 @@ def test_a_reward_that_is_not_a_number(tmp_path: Path, monkeypatch) -> None:
 
 def test_the_agent_of_a_run_acts(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
-    run = rulax.train("catch", steps=64, out=tmp_path / "run", quiet=True, streams=4, unroll=4, hidden=8, core="gru", core_size=4)
+    run = rulax.train(
+        "catch",
+        rule="actor_critic",
+        steps=64,
+        out=tmp_path / "run",
+        quiet=True,
+        streams=4,
+        unroll=4,
+        hidden=8,
+        core="gru",
+        core_size=4,
+    )
     world = rulax.make("catch")
     _, observation = world.reset(world.default_task(), jax.random.key(0))
     agent, again = run.agent, rulax.load(tmp_path / "run").agent
@@ -122,7 +133,7 @@ def test_an_agent_reads_gymnasiums_own_observations(tmp_path: Path, monkeypatch)
     gymnasium = pytest.importorskip("gymnasium")
     monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
     settings = {"steps": 32, "quiet": True, "streams": 4, "unroll": 4, "hidden": 8, "core": "lstm", "core_size": 4}
-    agent = rulax.train("FrozenLake-v1", precision="bfloat16", **settings).agent
+    agent = rulax.train("FrozenLake-v1", rule="actor_critic", precision="bfloat16", **settings).agent
     world = gymnasium.make("FrozenLake-v1")
     observation, _ = world.reset(seed=0)
     action = agent.act(observation)
@@ -135,7 +146,7 @@ def test_an_agent_reads_gymnasiums_own_observations(tmp_path: Path, monkeypatch)
     assert agent.act(np.arange(4)).shape == (4,)
     with pytest.raises(ValueError, match="one of 16 indices"):
         agent.act(16)
-    rulax.train("catch", **settings)
+    rulax.train("catch", rule="actor_critic", **settings)
     assert jax.config.jax_default_matmul_precision is None  # the precision of one run is not that of the next
 
 

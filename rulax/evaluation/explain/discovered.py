@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.evaluation.explain.divergence import divergence
 from rulax.evaluation.explain.horizon import donors_of, reach
 from rulax.evaluation.explain.inputs import TARGETS, answer, signals_of, take_apart
 from rulax.evaluation.explain.intervals import over_groups
@@ -17,7 +18,6 @@ from rulax.evaluation.explain.saliency import saliency
 from rulax.metanet.estimates import nothing_follows
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.base import UpdateRule
-from rulax.rules.values import kl
 from rulax.types import Array, Batch, PyTree, now
 
 LIFETIME = "lifetime"
@@ -98,7 +98,7 @@ def moved(rule: UpdateRule) -> Any:
         predicted = {name: now(batch.online[name]) for name in TARGETS if name in targets}
         if Z in predicted:
             predicted[Z] = jnp.take_along_axis(predicted[Z], batch.experience.action[..., None, None], -2)[..., 0, :]
-        return {name: kl(targets[name], predicted[name]) for name in predicted}
+        return {name: divergence(targets[name], predicted[name]) for name in predicted}
 
     return jax.jit(distances)
 

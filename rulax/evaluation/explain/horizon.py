@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.evaluation.explain.divergence import divergence
 from rulax.evaluation.explain.intervals import over_groups
-from rulax.rules.values import kl
 from rulax.types import Array, PyTree
 
 Respond = Callable[[PyTree, PyTree], dict[str, Array]]  # (operands, values) -> targets [T, B, ...]
@@ -24,7 +24,7 @@ def reach(
     donors: PyTree,
     ends: np.ndarray,
     furthest: int = 15,
-    distance: Callable[[Array, Array], Array] = kl,
+    distance: Callable[[Array, Array], Array] = divergence,
 ) -> dict[str, list[dict[str, Any]]]:
     """Mean change of each target at t when `values` [T+1, B, ...] at t + k are replaced by `donors`, for k = 0..furthest.
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.evaluation.explain.divergence import divergence
 from rulax.evaluation.explain.intervals import over_groups
 from rulax.rules.base import UpdateRule
-from rulax.rules.values import kl
 from rulax.types import Array, Batch, Metrics, PyTree
 
 Y, Z = "state_prediction", "action_prediction"
@@ -47,7 +47,7 @@ def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
         before = respond(operands, parts)
         kept = {name: jax.tree.map(lambda x, keep=keep[name]: jnp.where(keep, x, 0), part) for name, part in parts.items()}
         after = respond(operands, kept)
-        return {name: kl(before[name], after[name]) for name in before}
+        return {name: divergence(before[name], after[name]) for name in before}
 
     return jax.jit(change)
 

@@ -1,20 +1,22 @@
 // The other charts: values with intervals, bars, matrices of colours, and panels of small charts.
 
 function rowsOf(spec) {
-  if (spec.kind === 'bars') return spec.names.map((name, i) => ({ name, value: spec.values[i], low: null, high: null, note: '' }));
+  if (spec.names) return spec.names.map((name, i) => ({ name, value: spec.values[i], low: null, high: null, note: '' }));
   return spec.rows;
 }
 
 function drawIntervals(host, spec, shared) {
   if (shared) make('h3', '', spec.title, make('div', 'head', null, host));
   const stage = make('div', 'stage', null, host);
-  whenResized(stage, () => paintIntervals(stage, spec));
+  const chart = { spec };
+  whenResized(stage, () => paintIntervals(stage, chart.spec));
+  return { update: (next) => { chart.spec = { kind: spec.kind, ...next }; paintIntervals(stage, chart.spec); } };
 }
 
 // Names on the left, the value in words on the right; on a narrow screen the words stand above their interval.
 function paintIntervals(stage, spec) {
   stage.replaceChildren();
-  const rows = rowsOf(spec), bars = spec.kind === 'bars';
+  const rows = rowsOf(spec), bars = Boolean(spec.names);
   const width = Math.max(200, stage.clientWidth), narrow = width < 460;
   const words = rows.map((row) => (known(row.low) ? `${exact(row.value)}  [${exact(row.low)}, ${exact(row.high)}]` : exact(row.value)));
   const left = narrow ? 8 : Math.min(width * 0.35, 18 + 7 * Math.max(...rows.map((row) => row.name.length), 4));
@@ -66,6 +68,7 @@ const STRONGEST = 55; // per cent of colour in a cell: ink stays readable on it
 
 function drawHeatmap(host, spec, shared) {
   if (shared) make('h3', '', spec.title, make('div', 'head', null, host));
+  spec = { title: '', centre: null, limits: [null, null], ...spec };
   const values = spec.values.flat().filter(known);
   const low = known(spec.limits[0]) ? spec.limits[0] : Math.min(...values);
   const high = known(spec.limits[1]) ? spec.limits[1] : Math.max(...values);
@@ -87,6 +90,7 @@ function drawHeatmap(host, spec, shared) {
     });
   });
   if (values.length) drawKey(host, low, high, spec.centre);
+  return { update: (next) => { host.replaceChildren(); drawHeatmap(host, { ...spec, ...next }, shared); } };
 }
 
 function shade(value, low, high, centre) {

@@ -5,6 +5,7 @@ const MOST_READ = 8; // lines in a read-out; of more, those nearest to the point
 
 function drawCurves(host, spec, shared) {
   const state = shared || newState();
+  spec = wholeCurves(spec);
   const chart = { host, spec, log: false, at: null };
   const names = [...new Set(spec.lines.filter((line) => line.style === 'line').map((line) => line.name))];
   names.forEach(look);
@@ -23,7 +24,13 @@ function drawCurves(host, spec, shared) {
   chart.readout.hidden = true;
   state.listeners.push(() => emphasise(chart, state));
   whenResized(chart.stage, () => paint(chart, state));
-  return { redraw: () => paint(chart, state), update: (next) => { chart.spec = next; paint(chart, state); } };
+  return { redraw: () => paint(chart, state), update: (next) => { chart.spec = wholeCurves(next); paint(chart, state); } };
+}
+
+// What a script of its own may leave out.
+function wholeCurves(spec) {
+  const lines = spec.lines.map((line) => ({ low: [], high: [], style: 'line', ...line }));
+  return { title: '', x_label: '', y_label: '', log: '', points: false, y_range: [null, null], ...spec, lines };
 }
 
 function drawTools(host, chart, redraw) {

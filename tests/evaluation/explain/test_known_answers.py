@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rulax.evaluation.explain.confidence import confidence_before
+from rulax.evaluation.explain.divergence import divergence
 from rulax.evaluation.explain.horizon import connected, donors_of, reach
 from rulax.evaluation.explain.intervals import over_folds, over_groups
 from rulax.evaluation.explain.probes import future, probe
@@ -150,6 +151,18 @@ def test_pairs_across_an_end_do_not_count() -> None:
 def test_donors_are_other_streams() -> None:
     values = np.arange(4)[None].repeat(3, 0)
     assert np.all(donors_of(values, 3) != values)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-4, 1e-2, 0.1, 1.0, 30.0])
+def test_small_divergences_are_exact_in_single_precision(size: float) -> None:
+    rng = np.random.default_rng(4)
+    before = (3 * rng.normal(size=(20, 600))).astype(np.float32)
+    after = before + (size * rng.normal(size=before.shape)).astype(np.float32)
+    old, new = (np.float64(x) - np.log(np.exp(np.float64(x)).sum(-1, keepdims=True)) for x in (before, after))
+    expected = np.sum(np.exp(old) * (old - new), -1)
+    # Logits of size 10 are known to 1e-6, so a change of 1e-6 is known to its order of magnitude at best.
+    np.testing.assert_allclose(divergence(before, after), expected, rtol=1e-3 if size > 1e-3 else 0.02 if size > 1e-5 else 1)
+    assert np.min(divergence(before, after)) >= 0
 
 
 # -- reliance ------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,207 @@
+"""How good a rule is over seeds and environments, how sure one can be of it, and whether one rule beats another.
+
+Scores are arrays [..., S, E]: S seeds in each of E environments, one array per rule. A statistic reduces the last two axes, so
+that a bootstrap is one call on [R, S, E]. The statistics are those of Agarwal et al. (2021), "Deep reinforcement learning at the
+edge of the statistical precipice"; docs/compare.md explains how to read them. NumPy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+Statistic = Callable[..., np.ndarray]  # (scores [..., S, E]) -> [...]
+
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+FEW_SEEDS, ENOUGH_SEEDS = 3, 5  # below the first an interval says nothing, below the second it is too narrow
+LEAST_FOR_IQM = 4  # runs in all: with fewer there is no quarter to leave out
+
+
+class Interval(NamedTuple):
+    """An estimate, and between which values it would probably lie if all seeds were drawn again; NaN where nobody can say."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+# -- one rule: [..., S, E] -> [...] --------------------------------------------------------------------------------------------
+
+
+def mean(scores: np.ndarray) -> np.ndarray:
+    """Mean over all runs."""
+    return scores.mean((-2, -1))
+
+
+def median(scores: np.ndarray) -> np.ndarray:
+    """Median over environments of the mean over seeds."""
+    return np.median(scores.mean(-2), -1)
+
+
+def interquartile_mean(scores: np.ndarray) -> np.ndarray:
+    """Mean of the middle half of all runs: neither the luckiest nor the unluckiest quarter counts."""
+    runs = np.sort(scores.reshape(*scores.shape[:-2], -1), -1)
+    cut = runs.shape[-1] // 4
+    return runs[..., cut : runs.shape[-1] - cut].mean(-1)
+
+
+def optimality_gap(scores: np.ndarray, goal: float = 1.0) -> np.ndarray:
+    """By how much runs miss the goal on average; what lies beyond the goal makes up for nothing."""
+    return goal - np.minimum(scores, goal).mean((-2, -1))
+
+
+def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """The share of runs above each threshold, [..., S, E] and [H] -> [..., H]."""
+    runs = scores.reshape(*scores.shape[:-2], -1, 1)
+    return (runs > thresholds).mean(-2)
+
+
+# -- two rules -----------------------------------------------------------------------------------------------------------------
+
+
+def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How probable it is that a run of the first rule beats one of the second, in an environment drawn at random.
+
+    P(X > Y) + P(X = Y) / 2 over all pairs of seeds, averaged over environments: [..., S, E] and [..., Z, E] -> [...].
+    """
+    mine, theirs = scores[..., :, None, :], others[..., None, :, :]
+    return ((mine > theirs) + 0.5 * (mine == theirs)).mean((-3, -2, -1))
+
+
+class Paired(NamedTuple):
+    """A paired comparison: what the first rule earns more, and how probable so large a difference is by chance alone."""
+
+    difference: float  # mean over pairs
+    pairs: int
+    p_rank: float  # Wilcoxon's signed-rank test, exact
+    p_mean: float  # sign-flip (permutation) test of the mean
+
+
+def paired_test(scores: np.ndarray, others: np.ndarray, flips: int = 20_000, seed: int = 0) -> Paired:
+    """Pair equal seeds of equal environments, [S, E] twice.
+
+    Were the rules equally good, every difference could as well be its opposite. Both tests are two-sided. The sign-flip test
+    counts all 2^n flips for up to 14 pairs and a random sample beyond.
+    """
+    differences = np.ravel(scores - others)
+    differences = differences[np.isfinite(differences)]
+    if not len(differences):
+        return Paired(float("nan"), 0, float("nan"), float("nan"))
+    p_mean = flip_test(differences, flips, seed)
+    return Paired(float(differences.mean()), len(differences), signed_rank_test(differences), p_mean)
+
+
+def flip_test(differences: np.ndarray, flips: int, seed: int) -> float:
+    """The share of all assignments of signs that move the sum at least as far from zero as the one that was seen."""
+    number = len(differences)
+    if number <= 14:
+        signs = 1 - 2 * (np.arange(2**number)[:, None] >> np.arange(number) & 1)
+        extra = 0
+    else:
+        signs = np.random.default_rng(seed).choice((-1, 1), (flips, number))
+        extra = 1  # what was seen is one of the possible assignments: p is never 0
+    seen = abs(differences.sum())
+    as_far = np.count_nonzero(np.abs(signs @ differences) >= seen * (1 - 1e-12))
+    return float((as_far + extra) / (len(signs) + extra))
+
+
+def signed_rank_test(differences: np.ndarray) -> float:
+    """Wilcoxon's test with the exact distribution, which ties do not disturb; differences of zero are left out."""
+    differences = differences[differences != 0]
+    if not len(differences):
+        return 1.0
+    doubled = np.rint(2 * ranks(np.abs(differences))).astype(int)  # ties share a rank, perhaps a half: doubled, all are whole
+    total = int(doubled.sum())
+    chances = np.zeros(total + 1)
+    chances[0] = 1.0
+    for rank in doubled:  # the sum of the ranks with a plus, after a fair coin for each
+        shifted = np.concatenate([np.zeros(rank), chances[: total + 1 - rank]])
+        chances = (chances + shifted) / 2
+    plus = int(doubled[differences > 0].sum())
+    return float(min(1.0, 2 * min(chances[: plus + 1].sum(), chances[plus:].sum())))
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """1 for the smallest; equal values share the mean of their ranks."""
+    ordered, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    del ordered
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[place]
+
+
+# -- how sure one can be -------------------------------------------------------------------------------------------------------
+
+
+def resample(scores: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
+    """Seeds drawn anew with replacement in every environment by itself (the strata), [S, E] -> [R, S, E]."""
+    seeds, environments = scores.shape
+    drawn = generator.integers(0, seeds, (resamples, seeds, environments))
+    return np.take_along_axis(scores[None], drawn, 1)
+
+
+def interval(
+    statistic: Statistic,
+    *scores: np.ndarray,
+    resamples: int = RESAMPLES,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> Interval:
+    """A statistic of one rule's scores, or of several rules', with its percentile interval by the stratified bootstrap.
+
+    With one seed nothing is known about other seeds: the interval is NaN.
+    """
+    value = np.asarray(statistic(*scores), float)
+    if min(each.shape[0] for each in scores) < 2:
+        return Interval(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
+    generator = np.random.default_rng(seed)
+    drawn = statistic(*(resample(each, resamples, generator) for each in scores))
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    return Interval(value, low, high)
+
+
+def too_few(seeds: int, environments: int) -> list[str]:
+    """What a reader must be told about the number of runs; nothing if there are enough."""
+    told = []
+    if seeds < 2:
+        told.append("one seed says nothing about other seeds: there are no intervals; take at least 5 (--seeds 5)")
+    elif seeds < FEW_SEEDS:
+        told.append(f"{seeds} seeds are too few to tell rules apart: the intervals mean little; take at least 5 (--seeds 5)")
+    elif seeds < ENOUGH_SEEDS:
+        told.append(f"with {seeds} seeds the intervals are too narrow: they hold the truth clearly less often than 95 times of 100")
+    if seeds * environments < LEAST_FOR_IQM:
+        runs = f"{seeds * environments} run{'s' if seeds * environments > 1 else ''}"
+        told.append(f"with {runs} in all no quarter can be left out: the interquartile mean is the plain mean")
+    elif seeds < LEAST_FOR_IQM:
+        told.append(f"in one environment {seeds} seeds have no quarter to leave out: its interquartile mean is the plain mean")
+    return told
+
+
+# -- from returns to scores ----------------------------------------------------------------------------------------------------
+
+
+def normalise(returns: np.ndarray, random: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """0 for a random agent, 1 for the reference, per environment: [..., E] with [E] and [E]."""
+    span = np.asarray(reference, float) - np.asarray(random, float)
+    if not (span > 0).all():
+        raise ValueError("scores cannot be normalised where the reference is no better than random")
+    return (returns - random) / span
+
+
+def area_under_curve(steps: np.ndarray, returns: np.ndarray) -> np.ndarray:
+    """Mean height of the curve over the steps that it covers, by trapezes, [P] and [P, K] -> [K]; NaN points are left out."""
+    return np.array([_area(steps[known], curve[known]) for curve, known in zip(returns.T, np.isfinite(returns).T, strict=True)])
+
+
+def _area(steps: np.ndarray, curve: np.ndarray) -> float:
+    if len(curve) < 2:
+        return float(curve[0]) if len(curve) else float("nan")
+    return float(np.trapezoid(curve, steps) / (steps[-1] - steps[0]))
+
+
+def steps_to_threshold(steps: np.ndarray, returns: np.ndarray, threshold: float) -> np.ndarray:
+    """The first point at which each curve reaches the threshold, [P] and [P, K] -> [K]; infinite if it never does."""
+    reached = np.nan_to_num(returns, nan=-np.inf) >= threshold
+    return np.where(reached.any(0), np.asarray(steps, float)[reached.argmax(0)], np.inf)

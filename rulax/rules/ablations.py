@@ -1,0 +1,66 @@
+"""Discovered rules without one of their parts, as in `disco103:no_yz`: the same weights in a smaller meta-network.
+
+What is taken away reads as zero to what is left, which is the same as leaving out the weights that would have read it. A rule
+without its lifetime's memory stays what it is at an agent's birth: the gate of an empty memory is a constant, which is
+multiplied into the weights behind it. An ablated rule was never trained that way; a rule that was is another rule.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rulax.metanet.sizes import ABLATIONS, Sizes
+
+Tensors = Mapping[str, np.ndarray]  # by readable path, as in rule files
+LIFETIME = ("lifetime.", "gate.", "summary.")
+PREDICTIONS = ("state_prediction.", "action_prediction.")
+OF_PREDICTIONS = 14  # inputs that show y and z, see metanet/features.py
+
+
+def ablate(tensors: Tensors, sizes: Sizes, ablation: str) -> tuple[Tensors, Sizes]:
+    """The tensors and sizes of a rule without this part."""
+    switch = ABLATIONS[ablation]
+    if not getattr(sizes, switch):
+        raise ValueError(f"{ablation}: the rule was found without this part already")
+    if switch == "lifetime":
+        tensors = keep_memory_of_birth(tensors)
+    elif switch == "predictions":
+        inputs = np.arange(sizes.scalars, sizes.scalars + OF_PREDICTIONS)
+        tensors = without_rows(tensors, sizes, inputs, channels=np.arange(3, 5))
+        tensors = {path: tensor for path, tensor in tensors.items() if not any(part in path for part in PREDICTIONS)}
+    elif switch == "value":
+        first = 5 if sizes.predictions else 3
+        tensors = without_rows(tensors, sizes, inputs=np.arange(4, 8), channels=np.arange(first, first + 3))
+    off: dict[str, Any] = {switch: False}
+    return tensors, dataclasses.replace(sizes, **off)
+
+
+def keep_memory_of_birth(tensors: Tensors) -> Tensors:
+    """The gate of an empty memory, which is its bias, in the weights that read what it lets through."""
+    gate = np.asarray(tensors["gate.bias"])[:, None]
+    kept = {path: tensor for path, tensor in tensors.items() if not path.startswith(LIFETIME)}
+    for path in (f"{head}weight" for head in PREDICTIONS):
+        if path in kept:
+            kept[path] = kept[path] * gate
+    for path in ("policy_set.layers.0.weight_own", "policy_set.layers.0.weight_mean"):
+        behind, others = np.split(np.asarray(kept[path]), [len(gate)])
+        kept[path] = np.concatenate([behind * gate, others])
+    return kept
+
+
+def without_rows(tensors: Tensors, sizes: Sizes, inputs: np.ndarray, channels: np.ndarray) -> Tensors:
+    """Leave out the weights that read these inputs per step and these channels per action."""
+    kept = dict(tensors)
+    for path, tensor in tensors.items():
+        if path == "trajectory.weight_input":
+            kept[path] = np.delete(tensor, inputs, 0)
+        elif path == "lifetime.pool.weight":  # it also reads, last of all, what the rule wants y to be
+            of_target = [sizes.inputs + 1] if len(inputs) == OF_PREDICTIONS else []
+            kept[path] = np.delete(tensor, [*inputs, *of_target], 0)
+        elif "encoder.actions.layers.0.weight" in path:
+            kept[path] = np.delete(tensor, channels, 0)
+    return kept

@@ -1,0 +1,173 @@
+"""`rulax compare`: rules on the same environments with the same budget, cell after cell, and what can be said about them.
+
+The folder of a comparison holds `config.json`, `compare.json` (all results) and the cells, each a run folder. Whatever stops it,
+`--resume` goes on: finished cells stay, an unfinished one continues from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from rulax.run import compare_config as configs
+from rulax.run import folder as folders
+from rulax.run.compare_cells import SCORE, CellsProgress, cost_of, finished, plan, prepare_cell, train_cell
+from rulax.run.compare_config import CompareConfig, build_compare, differing, settings_of, trials
+from rulax.run.compare_report import Comparison, show
+from rulax.run.compare_results import results, tuning
+from rulax.run.compare_words import hashes
+from rulax.run.config import read_values
+from rulax.run.errors import Interrupted, UserError
+from rulax.run.progress import make_progress
+from rulax.run.setup import COMPARISON, Prepared
+from rulax.run.signals import StopRequest
+from rulax.run.validate import check_bounds
+
+RESULTS = "compare.json"
+
+
+def command(values: dict[str, Any]) -> int:
+    """Entry point of the command line."""
+    comparison, quiet = compare_from(values), bool(values.get("quiet"))
+    show(comparison, quiet)
+    return 0
+
+
+def compare_from(values: dict[str, Any]) -> Comparison:
+    """Start a comparison, or go on with one."""
+    config, record = resumed(values) if values.get("resume") else fresh(values)
+    check_bounds(config)
+    return Driver(config, record).drive()
+
+
+def fresh(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
+    """A new comparison: its configuration and what its config.json will say."""
+    config = build_compare(values)
+    if config.out:
+        folders.check_free(Path(config.out))
+    settings = settings_of(config)
+    record = {
+        "kind": COMPARISON,
+        "settings": settings,
+        "rule_files": hashes(config.rules),
+        "fingerprint": folders.fingerprint(settings),
+        "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
+        "versions": folders.versions(),
+        "commit": folders.git_commit(),
+    }
+    return config, record
+
+
+def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
+    """An earlier comparison. Whoever repeats its settings is welcome; whoever gives others is refused."""
+    folder = Path(values["resume"])
+    record = folders.read_config(folder)
+    if record.get("kind") != COMPARISON:
+        raise UserError(f"{folder} holds no comparison; a run of train goes on with: rulax train --resume {folder}")
+    given = read_values(CompareConfig, values)
+    free = {name: value for name, value in given.items() if name in configs.MAY_CHANGE and name != "out"}
+    wanted = {name: value for name, value in given.items() if name not in configs.MAY_CHANGE}
+    config = build_compare({**record["settings"], **free})
+    if given.get("out") and Path(given["out"]) != folder:
+        raise UserError(f"a comparison goes on in its own folder ({folder}); leave --out out")
+    if wanted:
+        now = build_compare({**record["settings"], **free, **wanted})
+        others = differing(now, record["settings"], set(wanted))
+        if others:
+            raise UserError(f"{folder} was made with other settings: {', '.join(others)}; leave them out, or start anew with --out")
+    changed = [rule for rule, content in record["rule_files"].items() if hashes((rule,)).get(rule) != content]
+    if changed:
+        raise UserError(f"the rule file {changed[0]} has changed or gone since {folder} was begun; start anew with --out")
+    return dataclasses.replace(config, out=str(folder)), record
+
+
+class Driver:
+    """One comparison in progress."""
+
+    def __init__(self, config: CompareConfig, record: dict[str, Any]):
+        self.config, self.record = config, record
+        self.folder = Path(config.out or "unnamed")
+        self.cells = plan(config, self.folder)
+        self.prepared: dict[tuple[str, str], Prepared] = {}  # by the cell's place in the folder, which gets its name late
+
+    def drive(self) -> Comparison:
+        """Every cell to its end."""
+        shown = make_progress(self.config.quiet)
+        with StopRequest(shown.message) as stop:
+            self.prepare_all()
+            self.open_folder()
+            progress = CellsProgress(shown, self.cells)
+            try:
+                for number in range(len(self.cells)):
+                    self.choose(number)
+                    progress.cells = self.cells
+                    if stop.requested:
+                        raise Interrupted("")
+                    self.train(number, progress)
+            except Interrupted:
+                raise Interrupted(self.how_to_go_on(), self.conclude()) from None
+            finally:
+                progress.close()
+        return self.conclude()
+
+    def prepare_all(self) -> None:
+        """Build every cell that has not begun, so that all mistakes are found before anything runs."""
+        from rulax.envs.base import HostEnvironment
+
+        tuned = bool(trials(self.config))
+        for cell in self.cells:
+            if finished(cell) or (cell.purpose == SCORE and tuned):  # what is tuned was built in its trials
+                continue
+            prepared = prepare_cell(cell, self.config)
+            if isinstance(prepared.environment, HostEnvironment):
+                prepared.trainer.close()  # it holds streams open; it is built again in its turn
+            else:
+                self.prepared[cell.place] = prepared
+
+    def open_folder(self) -> None:
+        """Make the folder, which has a name only now, and say what it holds."""
+        if not self.config.out:
+            self.folder = folders.create_numbered("compare", self.config.envs[0])
+            self.config = dataclasses.replace(self.config, out=str(self.folder))
+            self.cells = plan(self.config, self.folder)
+        folders.create(self.folder)
+        folders.write_json(self.folder / folders.CONFIG, self.record)
+
+    def choose(self, number: int) -> None:
+        """Once all trials are done, every rule goes on with the best it found."""
+        if trials(self.config) and self.cells[number].purpose == SCORE and self.cells[number - 1].purpose != SCORE:
+            found = tuning(self.config, self.cells)["rules"]
+            self.cells = plan(self.config, self.folder, {rule: found[rule]["chosen"] for rule in self.config.rules})
+
+    def train(self, number: int, progress: CellsProgress) -> None:
+        """One cell, unless it is done."""
+        cell = self.cells[number]
+        if finished(cell):
+            return
+        progress.enter(number)
+        prepared = self.prepared.pop(cell.place, None)
+        train_cell(cell, self.config, prepared and prepared._replace(config=cell.config), progress)
+        progress.leave(cost_of(cell).seconds)
+        self.write()
+
+    def conclude(self) -> Comparison:
+        """What an end leaves behind, whether all is done or somebody stopped it."""
+        from rulax.report.compare import write_compare_page
+
+        comparison = self.write()
+        write_compare_page(self.folder)
+        return comparison
+
+    def write(self) -> Comparison:
+        """All that is known, into the folder."""
+        found = results(self.config, self.record, self.cells)
+        folders.write_json(self.folder / RESULTS, found)
+        return Comparison(self.folder, found)
+
+    def how_to_go_on(self) -> str:
+        """What an interrupted user reads."""
+        done = sum(finished(cell) for cell in self.cells)
+        where = f"stopped after {done} of {len(self.cells)} cells; everything is saved"
+        return f"{where}. To go on:\n  rulax compare --resume {self.folder}"
