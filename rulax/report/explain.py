@@ -12,6 +12,7 @@ from rulax.report.blocks import Block, Commands, Fact, Facts, Interactive, KeyVa
 from rulax.report.explain_words import sentences
 from rulax.report.html import number
 from rulax.report.page import asset, write_page
+from rulax.rules.registry import FILE_ENDINGS, split_ablations
 from rulax.run import folder as folders
 from rulax.run.errors import UserError
 from rulax.run.progress import duration
@@ -54,7 +55,8 @@ def read(path: Path) -> Found:
 
 def short(rule: str) -> str:
     """A rule's name; a file goes by its stem."""
-    return Path(rule).stem if rule.endswith((".safetensors", ".npz")) else rule
+    name, ablations = split_ablations(rule)
+    return ":".join([Path(name).stem if name.endswith(FILE_ENDINGS) else name, *ablations])
 
 
 # -- what came of it -----------------------------------------------------------------------------------------------------------
@@ -78,11 +80,15 @@ def facts(found: Found) -> list[Block]:
     rows, shown = found.get("over_life", []), []
     returns = [row["return"] for row in rows if row["return"] is not None]
     if returns:
-        shown.append(Fact("return", f"{returns[0]:.2f} → {returns[-1]:.2f}", "of the agent, at birth and at the end"))
+        shown.append(
+            Fact("return", f"{returns[0]:.2f} → {returns[-1]:.2f}".replace("-", "−"), "of the agent, at birth and at the end")
+        )
     moment = found.get("moments", {}).get("learning")
     if moment and rows[moment["index"]]["cosines"]["policy"]["value"] is not None:
         cosine = rows[moment["index"]]["cosines"]["policy"]["value"]
-        shown.append(Fact("cosine with the policy gradient", f"{cosine:.2f}", "of its policy's part, half trained"))
+        shown.append(
+            Fact("cosine with the policy gradient", f"{cosine:.2f}".replace("-", "−"), "of its policy's part, half trained")
+        )
     horizon = figures.horizon_number(found)
     if horizon is not None:
         shown.append(Fact("bootstrapping horizon", f"{horizon} steps", "until a change of z is felt a tenth as much"))

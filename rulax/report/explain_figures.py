@@ -7,6 +7,7 @@ from typing import Any
 from rulax.report.blocks import Block, Curves, Heatmap, Interval, Intervals, Line, Panels
 
 Found = dict[str, Any]
+FLOOR = 1e-5  # of the largest change; less is nothing
 HEADS = {"policy": "π̂", "state_prediction": "ŷ", "action_prediction": "ẑ"}
 NAMES = {"policy": "policy", "state_prediction": "y", "action_prediction": "z"}  # as other figures call them: one colour each
 BLANKED = {
@@ -33,6 +34,17 @@ def line(name: str, x: list[Any], rows: list[Any], style: Any = "line") -> Line:
     take = [[None if row is None else row[key] for row in rows] for key in ("value", "low", "high")]
     banded = any(low is not None for low in take[1])
     return Line(name, x, take[0], take[1] if banded else (), take[2] if banded else (), style)
+
+
+def orders(title: str, x_label: str, y_label: str, lines: list[Line]) -> Curves:
+    """Curves on a logarithmic axis; what is below `FLOOR` times the largest value is drawn there, or it would take all the room."""
+    floor = FLOOR * max((value for one in lines for value in one.mean if value is not None), default=0.0)
+
+    def raised(values: Any) -> list[Any]:
+        return [None if value is None else max(value, floor) for value in values]
+
+    lines = [Line(one.name, one.x, raised(one.mean), raised(one.low), raised(one.high), one.style) for one in lines]
+    return Curves(title, x_label, y_label, lines, log="y", points=True, starts_log=True)
 
 
 def life(found: Found, name: str) -> Block | None:
@@ -89,6 +101,8 @@ def confidence(found: Found) -> Block | None:
             panels.append(Curves(f"{letter}, {MOMENTS[moment]}", "steps to the reward", "", lines, points=True))
     if not panels:
         return None
+    shown = list(dict.fromkeys(each.name for panel in panels for each in panel.lines))
+    only = f" All lines are {shown[0]}: no other came often enough." if len(shown) == 1 else ""
     note = (
         "Confidence is minus the entropy of the prediction (z: of the action taken), in standard deviations from its mean over "
         "the recording. A reward "
@@ -96,7 +110,7 @@ def confidence(found: Found) -> Block | None:
         "the difference between the "
         "two lines is what the prediction knows. 95 % bootstrap interval over episodes."
     )
-    return Panels("Confidence before rewards", panels, note)
+    return Panels("Confidence before rewards", panels, note + only)
 
 
 def probes(found: Found) -> list[Block]:
@@ -115,7 +129,7 @@ def probes(found: Found) -> list[Block]:
                 if known:
                     lines.append(line(SOURCES[source], [steps for steps, _ in known], [clip(score) for _, score in known]))
             if lines:
-                panels.append(Curves(f"{label}, {moment}", "steps ahead", "R²", lines, points=True, y_range=(0, 1)))
+                panels.append(Curves(f"{label}, {moment}", "steps ahead", "R²", lines, points=True, y_range=(-0.2, 1)))
     if not panels:
         return []
     note = (
@@ -123,7 +137,7 @@ def probes(found: Found) -> list[Block]:
         "read off what the agent predicts now: "
         "ridge regression on up to 96 principal components and 64 random bends of them, penalty and score on episodes that "
         "were left out (five folds). "
-        "0 is nothing (less is drawn as −0.2 at least), 1 is all. The observation is there as a yardstick: a prediction cannot "
+        "0 is nothing, 1 is all; points and bands are cut at −0.2 and 1. The observation is there as a yardstick: a prediction cannot "
         "know more than it, but may have it ready. z is that of the "
         "action taken, so it also knows the action. Bands: 95 % t interval over folds, which share training data, so somewhat "
         "too narrow. No point: too few pairs, or nothing varies."
@@ -132,8 +146,8 @@ def probes(found: Found) -> list[Block]:
 
 
 def clip(score: Found) -> Found:
-    """A failed probe may be at minus a thousand, which would leave no room for the others."""
-    return {name: value if name == "count" or value is None else max(value, -0.2) for name, value in score.items()}
+    """A failed probe may be at minus a thousand, and a t interval knows no bounds: neither shall take the room of the others."""
+    return {name: value if name == "count" or value is None else min(1.0, max(value, -0.2)) for name, value in score.items()}
 
 
 # -- discovered rules only -----------------------------------------------------------------------------------------------------
@@ -158,13 +172,13 @@ def horizon(found: Found) -> Block | None:
         for head, rows in measured.items():
             known = [row for row in rows if row["value"] is not None]
             lines.append(line(NAMES[head], [row["distance"] for row in known], known))
-        panels.append(Curves(title, "k, steps between", "change at t, nats", lines, log="y", points=True, y_range=(0, None)))
+        panels.append(orders(title, "k, steps between", "change at t, nats", lines))
     note = (
         f"The {MOMENTS[moment]} agent. Its prediction at t + k (and its slow copy's) is replaced by that of another stream, and "
         "the targets at t are computed again; shown is the mean of "
         "KL(target before ‖ after). Nothing reaches back across the end of an episode, so inside of short episodes k ends "
         "early; in the last panel "
-        "the rule is told that no episode ends. 95 % bootstrap interval over 32 trajectories."
+        "the rule is told that no episode ends. Less than 1e-5 of the largest change is drawn there. 95 % bootstrap interval over 32 trajectories."
     )
     return Panels("Bootstrapping horizon", panels, note)
 
@@ -195,21 +209,13 @@ def reliance(found: Found) -> list[Block]:
             for name in rows[0]["reliance"]["blanked"]
         ]
         move = [row["reliance"]["move"][head]["value"] for row in rows]
-        panels.append(
-            Curves(
-                f"change of {symbol} without",
-                "environment steps",
-                "nats",
-                [*lines, Line("nothing: how far it is from the prediction", x, move)],
-                log="y",
-                points=True,
-            )
-        )
+        lines.append(Line("nothing: how far it is from the prediction", x, move))
+        panels.append(orders(f"change of {symbol} without", "environment steps", "nats", lines))
     note = (
         "KL(target ‖ target without the input): y, z and q are replaced by uniform predictions, rewards by 0, the lifetime's "
         "memory by a newborn's. To compare with: "
-        "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. 95 % "
-        "bootstrap interval over 32 trajectories."
+        "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. Less than "
+        "1e-5 of the largest is drawn there. 95 % bootstrap interval over 32 trajectories."
     )
     return [Panels("What the targets rely on", panels, note)]
 

@@ -4,14 +4,70 @@ from __future__ import annotations
 
 from typing import Any
 
-from rulax.report.explain_figures import SOURCES
+from rulax.report.explain_figures import SOURCES, horizon_number
 
 Found = dict[str, Any]
 
 
 def sentences(found: Found) -> list[str]:
     """One for each analysis that has something to say."""
-    return [*angle(found), *known_ahead(found), *relied_on(found), *listened_to(found)]
+    parts = (angle, surer, known_ahead, reaches, relied_on, went_without, listened_to)
+    return [sentence for part in parts for sentence in part(found)]
+
+
+def between(numbers: Found, decimals: int = 2) -> str:
+    """A value with its interval."""
+    value, low, high = (numbers[name] for name in ("value", "low", "high"))
+    shown = [f"{x:.{decimals}f}" for x in (value, *([] if low is None else [low, high]))]
+    return (shown[0] + (f" [{shown[1]}, {shown[2]}]" if low is not None else "")).replace("-", "−")
+
+
+def small(numbers: Found) -> str:
+    """The same for what may be tiny: two digits, wherever they are."""
+    low, high = numbers["low"], numbers["high"]
+    return f"{numbers['value']:.2g}" + (f" [{low:.2g}, {high:.2g}]" if low is not None else "")
+
+
+def surer(found: Found, steps: int = 1) -> list[str]:
+    """How sure y is just before rewards."""
+    measured = found.get("close", {}).get("learning", {}).get("confidence", {}).get("y")
+    if not measured:
+        return []
+    usual, kinds = measured["confidence"]["usual_reward"], measured["confidence"]["kinds"]
+    words = {"more": f"above {usual:g}", "less": f"below {usual:g}"}
+    told = [f"{between(of['rows'][steps])} before a reward {words[kind]}" for kind, of in kinds.items() if len(of["rows"]) > steps]
+    if not told:
+        return []
+    return [f"One step before it, the half trained agent's y is this much surer than on average, in deviations: {', '.join(told)}."]
+
+
+def reaches(found: Found) -> list[str]:
+    """The bootstrapping horizon."""
+    rows = found.get("close", {}).get("learning", {}).get("horizon", {}).get("z hidden", {}).get("action_prediction")
+    steps = horizon_number(found)
+    if not rows or steps is None:
+        return []
+    top = max(rows, key=lambda row: row["value"] or 0.0)
+    return [
+        f"Another z {top['distance']} steps later changes the target of z by {small(top)} nats, most of all distances; {steps} steps later it "
+        "is less than a tenth of that."
+    ]
+
+
+def went_without(found: Found) -> list[str]:
+    """What agents achieve that are taught without y and z."""
+    lives = {name: lived for name, lived in found.get("ablations", {}).items() if lived["finished"]}
+    if not found.get("life") or not lives:
+        return []
+    told = [f"{lived['label']} {late(lived)}" for lived in lives.values()]
+    return [f"In the last tenth of its life an agent's return is {late(found['life'])}; {', '.join(told)}. One agent each."]
+
+
+def late(lived: Found) -> str:
+    """The mean return over the last tenth of a life."""
+    returns = [value for step, value in zip(lived["steps"], lived["returns"], strict=True) if step >= 0.9 * lived["steps"][-1]]
+    known = [value for value in returns if value is not None]
+    return f"{sum(known) / len(known):.2f}".replace("-", "−") if known else "unknown"
 
 
 def angle(found: Found) -> list[str]:
@@ -27,9 +83,9 @@ def angle(found: Found) -> list[str]:
     known = "close to the policy gradient" if cosine["low"] > 0.8 else known
     return [
         f"On the half trained agent ({row['step']:,} environment steps) the policy's part of the rule's gradient is {known}: their "
-        f"cosine is {cosine['value']:.2f} [{cosine['low']:.2f}, {cosine['high']:.2f}], where two halves of the same data give "
+        f"cosine is {between(cosine)}, where two halves of the same data give "
         "policy "
-        f"gradients with a cosine of {again['value']:.2f}."
+        f"gradients with a cosine of {between(again)}."
     ]
 
 
@@ -42,7 +98,7 @@ def known_ahead(found: Found, steps: int = 2) -> list[str]:
     scores = {name: values[steps] for name, values in probes.items() if len(values) > steps and values[steps]}
     if not {"y", "value", "policy"} <= set(scores):
         return []
-    told = ", ".join(f"{SOURCES[name]} {scores[name]['value']:.2f}" for name in ("y", "z", "value", "policy") if name in scores)
+    told = ", ".join(f"{SOURCES[name]} {between(scores[name])}" for name in ("y", "z", "value", "policy") if name in scores)
     return [f"Of the reward two steps ahead, the half trained agent's predictions know (R²): {told}."]
 
 
@@ -52,11 +108,12 @@ def relied_on(found: Found) -> list[str]:
     measured = found["over_life"][row["index"]].get("reliance") if row else None
     if not measured or "both" not in measured["blanked"]:
         return []
-    change, move = measured["blanked"]["both"]["policy"]["value"], measured["move"]["policy"]["value"]
+    changed, moved = measured["blanked"]["both"]["policy"], measured["move"]["policy"]
+    change, move = changed["value"], moved["value"]
     share = "much of" if change > 0.5 * move else "part of" if change > 0.1 * move else "next to nothing of"
     return [
-        f"Without y and z the policy's target of the half trained agent changes by {change:.3g} nats, where the target is "
-        f"{move:.3g} nats "
+        f"Without y and z the policy's target of the half trained agent changes by {small(changed)} nats, where the target is "
+        f"{small(moved)} nats "
         f"from the policy that it teaches: they carry {share} the policy's update."
     ]
 
@@ -67,5 +124,5 @@ def listened_to(found: Found) -> list[str]:
     if not measured:
         return []
     ranked = sorted(measured["policy"].items(), key=lambda item: -item[1]["value"])
-    names = [name for name, _ in ranked[:3]]
-    return [f"What moves the policy's target most are these inputs: {names[0]}, {names[1]}, {names[2]}."]
+    told = ", ".join(f"{name} {between(of)}" for name, of in ranked[:3])
+    return [f"What moves the policy's target most, in log-odds if they are jittered by their own deviation: {told}."]

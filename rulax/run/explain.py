@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rulax.files import write_atomically
 from rulax.run import folder as folders
 from rulax.run.config import assemble, read_values
 from rulax.run.errors import Interrupted, UserError
 from rulax.run.explain_config import ExplainConfig
-from rulax.run.progress import Silent, duration, make_progress
+from rulax.run.progress import SHARE, Silent, duration, make_progress
 from rulax.run.signals import StopRequest
 
 RESULTS = "explain.json"
@@ -26,7 +27,7 @@ class Standing(NamedTuple):
     phase: str
     said: str
     seconds_left: float | None
-    total: int = 100
+    total: int = SHARE
 
     def facts(self) -> list[str]:
         """What is done, what it says, how long it will take."""
@@ -110,6 +111,7 @@ class Driver:
                     )
                 )
                 self.times[name] = round(time.monotonic() - started, 1)
+                self.write(finished=False)  # so that not even a second Ctrl-C or a crash takes what is found
                 if self.stop.requested:
                     break
                 before += seconds
@@ -123,7 +125,7 @@ class Driver:
         """Show how far it is; False if somebody asked to stop."""
         spent = time.monotonic() - self.began
         left = spent * (1 - part) / part if part > 0.01 else None
-        self.progress.update(Standing(min(99, int(100 * part)), phase, said, left))
+        self.progress.update(Standing(min(SHARE - 1, int(SHARE * part)), phase, said, left))
         return not self.stop.requested
 
     def write(self, finished: bool) -> None:
@@ -131,7 +133,7 @@ class Driver:
         from rulax.report.explain import write_explain_page
 
         found = self.results(finished)
-        folders.write_atomically(self.folder / RESULTS, json.dumps(found, allow_nan=False, separators=(",", ":")) + "\n")
+        write_atomically(self.folder / RESULTS, json.dumps(found, allow_nan=False, separators=(",", ":")) + "\n")
         write_explain_page(self.folder)
 
     def results(self, finished: bool) -> dict[str, Any]:

@@ -5,51 +5,74 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import pytest
 
+from rulax.evaluation.explain import record
+from rulax.evaluation.explain.record import LivedLife
 from rulax.metanet.network import MetaNetwork
 from rulax.report.explain import write_explain_page
 from rulax.rules.pretrained import save_rule
+from rulax.run import explain_study
 from rulax.run.cli import main
+from rulax.run.explain import Driver
+from rulax.run.explain_config import ExplainConfig
 from rulax.run.explain_study import choose_moments
+from rulax.run.progress import Silent
 from tests.metanet.worlds import SMALL
 
-TINY = [
-    "--env",
-    "catch",
-    "--env-options",
-    "rows=4",
-    "columns=3",
-    "--snapshots",
-    "3",
-    "--watch",
-    "32",
-    "--hidden",
-    "8",
-    "--streams",
-    "4",
-]
+TINY = ["--env", "catch", "--env-options", "rows=4", "columns=3", "--snapshots", "3", "--watch", "32"]
+TINY += ["--hidden", "8", "--streams", "4"]
 DISCO = ["--batch", "4", "--unroll", "8", "--warmup", "4", "--capacity", "16", "--action-model", "4", "--action-hidden", "4"]
+
+
+SUBJECT = SimpleNamespace(
+    config=ExplainConfig(rule="ppo"),
+    inside=None,
+    prepared=SimpleNamespace(
+        record={name: {} for name in ("settings", "learning", "network", "versions")} | {"command": None, "commit": None},
+        recipe=SimpleNamespace(learning=SimpleNamespace(streams=4)),
+        environment=SimpleNamespace(num_actions=3),
+    ),
+)
+
+
+def explain_small(folder: Path) -> Path:
+    """A small rule with random weights, explained."""
+    rule, out = folder / "small.safetensors", folder / "out"
+    save_rule(rule, jax.jit(lambda key: MetaNetwork(key, SMALL))(jax.random.key(3)), SMALL)
+    assert main(["explain", str(rule), *TINY, *DISCO, "--steps", "256", "--out", str(out), "--quiet"]) == 0
+    return out
 
 
 @pytest.fixture(scope="module")
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("explain")
-    rule = folder / "small.safetensors"
-    save_rule(rule, MetaNetwork(jax.random.key(3), SMALL), SMALL)
-    out = folder / "out"
-    assert main(["explain", str(rule), *TINY, *DISCO, "--steps", "256", "--out", str(out), "--quiet"]) == 0
-    return out
+    """All of it, but that the agents without y and z do not really live: to compile their rules is half of the time."""
+
+    def live(trainer: Any, seed: int, snapshots: int, go_on: Any) -> LivedLife:
+        if snapshots:
+            return record.live(trainer, seed, snapshots, go_on)
+        return LivedLife([128, 256], [-1.0, -0.5], [], go_on(256, -0.5))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explain_study, "live", live)
+        return explain_small(tmp_path_factory.mktemp("explain"))
+
+
+@pytest.mark.slow
+def test_agents_without_predictions_live_too(tmp_path: Path) -> None:
+    found = json.loads((explain_small(tmp_path) / "explain.json").read_text())
+    assert all(lived["finished"] and lived["steps"][-1] == 256 for lived in found["ablations"].values())
 
 
 def test_everything_is_measured_and_shown(explained: Path) -> None:
     found = json.loads((explained / "explain.json").read_text())
     assert found["finished"]
     assert found["discovered"]
-    assert found["over_life"][0]["step"] == 0
-    assert found["over_life"][-1]["step"] == 256
+    assert [row["step"] for row in found["over_life"]] == [0, 128, 256]
     assert set(found["ablations"]) == {"own", "all"}
     for row in found["over_life"]:
         assert all(-1.001 <= row["cosines"][name]["value"] <= 1.001 for name in ("whole", "policy", "again"))
@@ -121,6 +144,25 @@ def test_bad_input_is_one_sentence(
 def test_a_folder_is_not_written_over(explained: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["explain", "actor_critic", "--out", str(explained)]) == 2
     assert "already holds an explanation" in capsys.readouterr().err
+
+
+def test_what_was_found_is_on_disk_before_the_next_phase_begins(tmp_path: Path) -> None:
+    """A driver whose second phase never comes back, as if the machine were switched off."""
+
+    class Lost(BaseException):
+        pass
+
+    def second(report: Any) -> None:
+        assert json.loads((tmp_path / "explain.json").read_text())["life"] == {"steps": [1], "returns": [2.0]}
+        assert "unfinished" in (tmp_path / "report.html").read_text()
+        raise Lost
+
+    study = SimpleNamespace(found={}, subject=SUBJECT)
+    first = {"life": {"steps": [1], "returns": [2.0]}}
+    study.phases = lambda: [("one", lambda report: study.found.update(first), 1.0), ("two", second, 1.0)]
+    with pytest.raises(Lost):
+        Driver(study, tmp_path, Silent(), SimpleNamespace(requested=False)).drive()
+    assert json.loads((tmp_path / "explain.json").read_text())["finished"] is False
 
 
 def test_moments() -> None:

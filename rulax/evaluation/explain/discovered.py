@@ -6,14 +6,14 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rulax.evaluation.explain.divergence import divergence
-from rulax.evaluation.explain.horizon import donors_of, reach
+from rulax.evaluation.explain.horizon import apart, donors_of, reach
 from rulax.evaluation.explain.inputs import TARGETS, answer, signals_of, take_apart
 from rulax.evaluation.explain.intervals import over_groups
-from rulax.evaluation.explain.reliance import Y, Z, reliance
+from rulax.evaluation.explain.knowledge import taken
+from rulax.evaluation.explain.reliance import Y, Z, reliance, without
 from rulax.evaluation.explain.saliency import saliency
 from rulax.metanet.estimates import nothing_follows
 from rulax.metanet.sizes import Constants, Sizes
@@ -31,21 +31,22 @@ def horizon_of(rule: UpdateRule, rule_params: PyTree, state: PyTree, batch: Batc
         batch = batch._replace(
             experience=old._replace(discount=np.ones_like(old.discount), first=never, valid=np.ones_like(old.valid))
         )
-    values = (batch.online[head], batch.slow[head])
-    ends = np.asarray(ends_of(batch.experience))
-    return reach(replaced(rule, head), (rule_params, state, batch), values, donors_of(values, seed), ends)
+    values: dict[str, PyTree] = {name: (batch.online[name], batch.slow[name]) for name in (Y, Z)}
+    donors = {**values, head: donors_of(values[head], seed)}
+    return reach(replaced(rule), (rule_params, state, batch), values, donors, np.asarray(ends_of(batch.experience)))
 
 
 ends_of = jax.jit(lambda experience: nothing_follows(experience._replace(observation=(), memory=())))
 
 
-@functools.lru_cache(maxsize=8)
-def replaced(rule: UpdateRule, head: str) -> Any:
-    """Targets as a function of one prediction, (online, slow)."""
+@functools.lru_cache(maxsize=4)
+def replaced(rule: UpdateRule) -> Any:
+    """Targets as a function of y and z, each (online, slow)."""
 
-    def respond(operands: PyTree, values: tuple[Array, Array]) -> dict[str, Array]:
+    def respond(operands: PyTree, values: dict[str, tuple[Array, Array]]) -> dict[str, Array]:
         params, state, batch = operands
-        changed = batch._replace(online={**batch.online, head: values[0]}, slow={**batch.slow, head: values[1]})
+        online, slow = ({name: value[which] for name, value in values.items()} for which in (0, 1))
+        changed = batch._replace(online={**batch.online, **online}, slow={**batch.slow, **slow})
         targets = rule.targets(params, state, changed)[0]
         return {name: targets[name] for name in TARGETS}
 
@@ -61,8 +62,9 @@ def reliance_of(rule: UpdateRule, rule_params: PyTree, state: Any, batch: Batch)
         parts[LIFETIME] = state.lifetime
     blanked = {name: (name,) for name in parts} | ({"both": (Y, Z)} if Y in parts else {})
     valid = np.asarray(batch.experience.valid)
-    found = reliance(rebuilt(rule, heads), (rule_params, state, batch), parts, blanked, valid)
-    return {"blanked": found, "move": distance_to_targets(rule, rule_params, state, batch)}
+    respond, operands = rebuilt(rule, heads), (rule_params, state, batch)
+    found = reliance(respond, operands, parts, blanked, valid)
+    return {"blanked": found, "move": distance_to_targets(without(respond, operands, parts), batch)}
 
 
 @functools.lru_cache(maxsize=4)
@@ -81,26 +83,15 @@ def rebuilt(rule: UpdateRule, heads: tuple[str, ...]) -> Any:
     return respond
 
 
-def distance_to_targets(rule: UpdateRule, rule_params: PyTree, state: PyTree, batch: Batch) -> dict[str, Any]:
+def distance_to_targets(targets: dict[str, Array], batch: Batch) -> dict[str, Any]:
     """KL(target || prediction) of policy, y and z (at the action taken): how far the rule asks the agent to move."""
-    moves = jax.tree.map(np.asarray, moved(rule)(rule_params, state, batch))
+    predicted = {name: now(batch.online[name]) for name in targets}
+    if Z in predicted:
+        predicted[Z] = taken(np.asarray(predicted[Z]), np.asarray(batch.experience.action))
+    moves = jax.tree.map(np.asarray, apart(divergence)(targets, predicted))
     valid = np.asarray(batch.experience.valid)
     streams = np.broadcast_to(np.arange(valid.shape[1]), valid.shape)
     return {name: over_groups(np.where(valid, move, np.nan), streams) for name, move in moves.items()}
-
-
-@functools.lru_cache(maxsize=4)
-def moved(rule: UpdateRule) -> Any:
-    """The distances per step, compiled once."""
-
-    def distances(rule_params: PyTree, state: PyTree, batch: Batch) -> dict[str, Array]:
-        targets = rule.targets(rule_params, state, batch)[0]
-        predicted = {name: now(batch.online[name]) for name in TARGETS if name in targets}
-        if Z in predicted:
-            predicted[Z] = jnp.take_along_axis(predicted[Z], batch.experience.action[..., None, None], -2)[..., 0, :]
-        return {name: divergence(targets[name], predicted[name]) for name in predicted}
-
-    return jax.jit(distances)
 
 
 def saliency_of(network: Any, sizes: Sizes, constants: Constants, state: Any, batch: Batch, seed: int) -> dict[str, Any]:

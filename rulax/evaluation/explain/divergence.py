@@ -11,7 +11,7 @@ NEAR = 0.1  # difference of log probabilities below which a series is used
 
 
 def divergence(before: Array, after: Array) -> Array:
-    """KL(before || after) [...] of two categorical distributions given as logits [..., N], exact where it is tiny and never below 0.
+    """KL(before || after) [...] of two categorical distributions given as logits, exact where it is tiny and never below 0.
 
         sum p log(p / q) = sum p (exp(d) - 1 - d)        with d = log q - log p, because both sum to one
 

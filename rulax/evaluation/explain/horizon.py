@@ -31,27 +31,30 @@ def reach(
     `ends` [T, B] marks steps after which nothing counts: pairs (t, t + k) with an end between them are left out. `distance` is
     between targets before and after, per step; by default KL(before || after) of logits. Intervals are over streams.
     """
-    length = ends.shape[0]
-    changes = jax.tree.map(np.asarray, compiled(respond, distance, length)(operands, values, donors))
+    length, ask = ends.shape[0], compiled(respond)
+    values, donors = jax.tree.map(jnp.asarray, (values, donors))
+    before = ask(length + 1, operands, values, donors)
+    # One state after the other: all of them at once would be gigabytes of targets, and twice the program to compile.
+    each = [apart(distance)(before, ask(state, operands, values, donors)) for state in range(length + 1)]
     linked = connected(ends)
+    changes = {name: np.stack([change[name] for change in each]) for name in before}
     return {name: [by_distance(change, linked, k) for k in range(min(furthest, length) + 1)] for name, change in changes.items()}
 
 
 @functools.lru_cache(maxsize=16)
-def compiled(respond: Respond, distance: Callable[[Array, Array], Array], length: int) -> Callable[..., dict[str, Array]]:
-    """The changes [S, T, B] of each target at t for each replaced state s; compiled once for one way to respond."""
+def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
+    """The targets with one state replaced, or none if there is no state of that number; compiled once for one way to respond."""
 
-    def changed(index: Array, operands: PyTree, values: PyTree, donors: PyTree) -> dict[str, Array]:
-        before = respond(operands, values)
-        swapped = jax.tree.map(lambda own, other: own.at[index].set(other[index]), values, donors)
-        after = respond(operands, swapped)
-        return {name: distance(before[name], after[name]) for name in before}
+    def replaced(state: Array, operands: PyTree, values: PyTree, donors: PyTree) -> dict[str, Array]:
+        return respond(operands, jax.tree.map(lambda own, other: own.at[state].set(other[state], mode="drop"), values, donors))
 
-    def every(operands: PyTree, values: PyTree, donors: PyTree) -> dict[str, Array]:
-        values, donors = jax.tree.map(jnp.asarray, (values, donors))
-        return jax.lax.map(lambda index: changed(index, operands, values, donors), jnp.arange(length + 1))
+    return jax.jit(replaced)
 
-    return jax.jit(every)
+
+@functools.lru_cache(maxsize=4)
+def apart(distance: Callable[[Array, Array], Array]) -> Callable[..., dict[str, Array]]:
+    """The distance [T, B] of each target from the one before."""
+    return jax.jit(lambda before, after: {name: distance(before[name], after[name]) for name in before})
 
 
 def connected(ends: np.ndarray) -> np.ndarray:

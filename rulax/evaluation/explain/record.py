@@ -51,7 +51,9 @@ def live(trainer: Trainer, seed: int, snapshots: int, go_on: Callable[[int, floa
             marks = [mark for mark in marks if mark > iteration]
         if trainer.done(state) or not wanted:
             break
-        state, metrics = trainer.advance(state)
+        upto_mark = marks[0] - iteration if marks else trainer.total_iterations
+        # Never past a snapshot, and a point of the curve at a time: fast rules do all of a short life in a few chunks.
+        state, metrics = trainer.advance(state, min(upto_mark, max(1, trainer.total_iterations // points)))
         totals, episodes = totals + float(np.sum(metrics["episode_return"])), episodes + int(np.sum(metrics["episodes"]))
         step = trainer.steps(state)
         mean = totals / episodes if episodes else None

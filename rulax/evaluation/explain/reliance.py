@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.evaluation.explain.divergence import divergence
+from rulax.evaluation.explain.horizon import apart
 from rulax.evaluation.explain.intervals import over_groups
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Metrics, PyTree
@@ -31,25 +32,28 @@ def reliance(
     Logits at zero are a uniform prediction: what an agent says that knows nothing. Intervals are over streams.
     """
     found: dict[str, dict[str, Any]] = {}
+    before = without(respond, operands, parts)
     streams = np.broadcast_to(np.arange(counts.shape[1]), counts.shape)
     for label, names in blanked.items():
-        keep = {name: np.asarray(name not in names) for name in parts}
-        changes = jax.tree.map(np.asarray, compiled(respond)(operands, parts, keep))
+        changes = jax.tree.map(np.asarray, apart(divergence)(before, without(respond, operands, parts, names)))
         found[label] = {name: over_groups(np.where(counts, values, np.nan), streams) for name, values in changes.items()}
     return found
 
 
+def without(respond: Respond, operands: PyTree, parts: dict[str, PyTree], names: Sequence[str] = ()) -> dict[str, Array]:
+    """The targets with the parts of these names at zero."""
+    return compiled(respond)(operands, parts, {name: np.asarray(name not in names) for name in parts})
+
+
 @functools.lru_cache(maxsize=4)
 def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
-    """The change of each target per step [T, B]; compiled once, whatever is blanked."""
+    """The targets with some parts kept and the others at zero; compiled once, whatever is blanked."""
 
-    def change(operands: PyTree, parts: dict[str, PyTree], keep: dict[str, Array]) -> dict[str, Array]:
-        before = respond(operands, parts)
+    def ask(operands: PyTree, parts: dict[str, PyTree], keep: dict[str, Array]) -> dict[str, Array]:
         kept = {name: jax.tree.map(lambda x, keep=keep[name]: jnp.where(keep, x, 0), part) for name, part in parts.items()}
-        after = respond(operands, kept)
-        return {name: divergence(before[name], after[name]) for name in before}
+        return respond(operands, kept)
 
-    return jax.jit(change)
+    return jax.jit(ask)
 
 
 def without_predictions(rule: UpdateRule, everywhere: bool) -> UpdateRule:
