@@ -9,7 +9,7 @@ from typing import Any
 from rulax.report import explain_figures as figures
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Fact, Facts, Interactive, KeyValues, Notice, Text
-from rulax.report.explain_words import sentences
+from rulax.report.explain_words import decimal, sentences
 from rulax.report.html import number
 from rulax.report.page import asset, write_page
 from rulax.rules.registry import FILE_ENDINGS, split_ablations
@@ -80,15 +80,11 @@ def facts(found: Found) -> list[Block]:
     rows, shown = found.get("over_life", []), []
     returns = [row["return"] for row in rows if row["return"] is not None]
     if returns:
-        shown.append(
-            Fact("return", f"{returns[0]:.2f} → {returns[-1]:.2f}".replace("-", "−"), "of the agent, at birth and at the end")
-        )
+        shown.append(Fact("return", f"{decimal(returns[0])} → {decimal(returns[-1])}", "of the agent, at birth and at the end"))
     moment = found.get("moments", {}).get("learning")
     if moment and rows[moment["index"]]["cosines"]["policy"]["value"] is not None:
         cosine = rows[moment["index"]]["cosines"]["policy"]["value"]
-        shown.append(
-            Fact("cosine with the policy gradient", f"{cosine:.2f}".replace("-", "−"), "of its policy's part, half trained")
-        )
+        shown.append(Fact("cosine with the policy gradient", decimal(cosine), "of its policy's part, half trained"))
     horizon = figures.horizon_number(found)
     if horizon is not None:
         shown.append(Fact("bootstrapping horizon", f"{horizon} steps", "until a change of z is felt a tenth as much"))

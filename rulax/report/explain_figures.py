@@ -137,7 +137,8 @@ def probes(found: Found) -> list[Block]:
         "read off what the agent predicts now: "
         "ridge regression on up to 96 principal components and 64 random bends of them, penalty and score on episodes that "
         "were left out (five folds). "
-        "0 is nothing, 1 is all; points and bands are cut at −0.2 and 1. The observation is there as a yardstick: a prediction cannot "
+        "0 is nothing, 1 is all; points and bands are cut at −0.2 and 1. "
+        "The observation is there as a yardstick: a prediction cannot "
         "know more than it, but may have it ready. z is that of the "
         "action taken, so it also knows the action. Bands: 95 % t interval over folds, which share training data, so somewhat "
         "too narrow. No point: too few pairs, or nothing varies."
@@ -178,7 +179,8 @@ def horizon(found: Found) -> Block | None:
         "the targets at t are computed again; shown is the mean of "
         "KL(target before ‖ after). Nothing reaches back across the end of an episode, so inside of short episodes k ends "
         "early; in the last panel "
-        "the rule is told that no episode ends. Less than 1e-5 of the largest change is drawn there. 95 % bootstrap interval over 32 trajectories."
+        "the rule is told that no episode ends. "
+        "Less than 1e-5 of the largest change is drawn there. 95 % bootstrap interval over 32 trajectories."
     )
     return Panels("Bootstrapping horizon", panels, note)
 
@@ -214,8 +216,8 @@ def reliance(found: Found) -> list[Block]:
     note = (
         "KL(target ‖ target without the input): y, z and q are replaced by uniform predictions, rewards by 0, the lifetime's "
         "memory by a newborn's. To compare with: "
-        "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. Less than "
-        "1e-5 of the largest is drawn there. 95 % bootstrap interval over 32 trajectories."
+        "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. "
+        "Less than 1e-5 of the largest is drawn there. 95 % bootstrap interval over 32 trajectories."
     )
     return [Panels("What the targets rely on", panels, note)]
 

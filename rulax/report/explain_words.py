@@ -15,11 +15,15 @@ def sentences(found: Found) -> list[str]:
     return [sentence for part in parts for sentence in part(found)]
 
 
-def between(numbers: Found, decimals: int = 2) -> str:
+def between(numbers: Found) -> str:
     """A value with its interval."""
-    value, low, high = (numbers[name] for name in ("value", "low", "high"))
-    shown = [f"{x:.{decimals}f}" for x in (value, *([] if low is None else [low, high]))]
-    return (shown[0] + (f" [{shown[1]}, {shown[2]}]" if low is not None else "")).replace("-", "−")
+    low, high = numbers["low"], numbers["high"]
+    return decimal(numbers["value"]) + (f" [{decimal(low)}, {decimal(high)}]" if low is not None else "")
+
+
+def decimal(value: float) -> str:
+    """Two decimals, with a true minus sign."""
+    return f"{value:.2f}".replace("-", "−")
 
 
 def small(numbers: Found) -> str:
@@ -38,7 +42,7 @@ def surer(found: Found, steps: int = 1) -> list[str]:
     told = [f"{between(of['rows'][steps])} before a reward {words[kind]}" for kind, of in kinds.items() if len(of["rows"]) > steps]
     if not told:
         return []
-    return [f"One step before it, the half trained agent's y is this much surer than on average, in deviations: {', '.join(told)}."]
+    return [f"The confidence of the half trained agent's y, in deviations from its mean, one step ahead: {', '.join(told)}."]
 
 
 def reaches(found: Found) -> list[str]:
@@ -48,9 +52,10 @@ def reaches(found: Found) -> list[str]:
     if not rows or steps is None:
         return []
     top = max(rows, key=lambda row: row["value"] or 0.0)
+    where = f"{plural(top['distance'])} later" if top["distance"] else "at the same step"
     return [
-        f"Another z {top['distance']} steps later changes the target of z by {small(top)} nats, most of all distances; {steps} steps later it "
-        "is less than a tenth of that."
+        f"Another z {where} changes the target of z by {small(top)} nats, most of all distances; "
+        f"{plural(steps)} later it is less than a tenth of that."
     ]
 
 
@@ -63,11 +68,16 @@ def went_without(found: Found) -> list[str]:
     return [f"In the last tenth of its life an agent's return is {late(found['life'])}; {', '.join(told)}. One agent each."]
 
 
+def plural(steps: int) -> str:
+    """1 -> '1 step'."""
+    return f"{steps} step{'s' * (steps != 1)}"
+
+
 def late(lived: Found) -> str:
     """The mean return over the last tenth of a life."""
     returns = [value for step, value in zip(lived["steps"], lived["returns"], strict=True) if step >= 0.9 * lived["steps"][-1]]
     known = [value for value in returns if value is not None]
-    return f"{sum(known) / len(known):.2f}".replace("-", "−") if known else "unknown"
+    return decimal(sum(known) / len(known)) if known else "unknown"
 
 
 def angle(found: Found) -> list[str]:
