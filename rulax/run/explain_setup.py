@@ -57,7 +57,8 @@ def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
         return None
     name, ablations = split_ablations(config.rule)
     if name == "disco":
-        loaded = RuleFile(params, dataclasses.replace(Sizes(), **{ABLATIONS[each]: False for each in ablations}), {})
+        switches: dict[str, Any] = {ABLATIONS[each]: False for each in ablations}
+        loaded = RuleFile(params, Sizes(**switches), {})
     else:
         loaded = without(load_rule(path_of(name)), ablations)
     sizes, constants, about = loaded.sizes, loaded.found_with.constants, dict(loaded.about)

@@ -192,6 +192,15 @@ function drawPolicies(logs) {
   }
 }
 
+// Shares as stripes of one background: an element for each would cost more time than all that is computed.
+function stripes(host, shares, top, colour) {
+  const edge = (g) => `${((100 * g) / shares.length).toFixed(2)}%`;
+  const parts = shares.map((share, g) => {
+    return `color-mix(in oklab, ${colour} ${(100 * Math.sqrt(share / top)).toFixed(0)}%, var(--paper)) ${edge(g)} ${edge(g + 1)}`;
+  });
+  el('i', {}, null, host).style.background = `linear-gradient(to right, ${parts.join()})`;
+}
+
 const GROUPS = 60;
 function drawStrips(name, rows) {
   const line = at(name);
@@ -212,11 +221,8 @@ function drawStrips(name, rows) {
     }
     const cell = el('td', {}, null, line), strip = el('div', { class: 'strip', 'aria-hidden': 'true' }, null, cell);
     const top = Math.max(...groups, ...old);
-    groups.forEach((share, g) => {
-      const bar = el('i', {}, null, strip);
-      bar.style.background = `color-mix(in oklab, ${colourOf(0)} ${(100 * Math.sqrt(share / top)).toFixed(0)}%, var(--paper))`;
-      bar.style.borderTopColor = `color-mix(in oklab, var(--faint) ${(100 * Math.sqrt(old[g] / top)).toFixed(0)}%, var(--paper))`;
-    });
+    stripes(strip, old, top, 'var(--faint)');
+    stripes(strip, groups, top, colourOf(0));
     el('span', { class: 'small' }, `moves ${distance.toFixed(2)} nats, spread over ${Math.exp(randomness).toFixed(0)} of ${size}`, cell);
   }
 }

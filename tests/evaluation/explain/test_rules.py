@@ -68,6 +68,18 @@ def test_cosine() -> None:
     assert float(cosine(jnp.zeros(3), jnp.ones(3))) == 0
 
 
+# Every switch is off once in the first three; each by itself takes a minute to compile.
+SWITCHES = [
+    {},
+    {"bootstrap": False, "lifetime": False},
+    {"value": False, "predictions": False},
+    *(
+        pytest.param({name: False}, marks=pytest.mark.slow)
+        for name in ("predictions", "bootstrap", "lifetime", "value", "next_policy")
+    ),
+]
+
+
 class Case(NamedTuple):
     sizes: Sizes
     rule: UpdateRule
@@ -99,7 +111,7 @@ def case(**switches: bool) -> Case:
     )
 
 
-@pytest.mark.parametrize("switches", [{}, {"predictions": False}, {"bootstrap": False}, {"value": False}], ids=str)
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
 def test_inputs_taken_apart_and_put_together_are_the_same(switches: dict) -> None:
     sizes, _, network, state, batch, targets = case(**switches)
     batch = part_of(batch, 0, 0)
@@ -178,9 +190,7 @@ def in_node(given: dict) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    "switches", [{}, {"bootstrap": False}, {"lifetime": False}, {"value": False}, {"predictions": False}], ids=str
-)
+@pytest.mark.parametrize("switches", SWITCHES, ids=str)
 def test_the_page_computes_what_jax_computes(switches: dict) -> None:
     sizes, _, network, state, batch, targets_of = case(**switches)
     observed = Observed(
