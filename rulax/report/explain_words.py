@@ -39,10 +39,10 @@ def surer(found: Found, steps: int = 1) -> list[str]:
         return []
     usual, kinds = measured["confidence"]["usual_reward"], measured["confidence"]["kinds"]
     words = {"more": f"above {usual:g}", "less": f"below {usual:g}"}
-    told = [f"{between(of['rows'][steps])} before a reward {words[kind]}" for kind, of in kinds.items() if len(of["rows"]) > steps]
+    told = [f"{between(of['rows'][steps])} if it is {words[kind]}" for kind, of in kinds.items() if len(of["rows"]) > steps]
     if not told:
         return []
-    return [f"The confidence of the half trained agent's y, in deviations from its mean, one step ahead: {', '.join(told)}."]
+    return [f"One step before a reward, the half trained agent's y is this sure, in deviations from its mean: {', '.join(told)}."]
 
 
 def reaches(found: Found) -> list[str]:
@@ -90,6 +90,7 @@ def angle(found: Found) -> list[str]:
     if cosine["low"] is None or again["value"] is None:
         return []
     known = "not told from noise" if cosine["low"] <= 0 <= cosine["high"] else "related to the policy gradient, but another step"
+    known = "nearly at a right angle to the policy gradient" if cosine["low"] > -0.3 and cosine["high"] < 0.3 else known
     known = "close to the policy gradient" if cosine["low"] > 0.8 else known
     return [
         f"On the half trained agent ({row['step']:,} environment steps) the policy's part of the rule's gradient is {known}: their "

@@ -24,7 +24,7 @@ from rulax.run.explain_study import choose_moments
 from rulax.run.progress import Silent
 from tests.metanet.worlds import SMALL
 
-TINY = ["--env", "catch", "--env-options", "rows=4", "columns=3", "--snapshots", "3", "--watch", "32"]
+TINY = ["--env", "catch", "--env-options", "rows=4", "columns=3", "--snapshots", "3", "--watch", "128"]
 TINY += ["--hidden", "8", "--streams", "4"]
 DISCO = ["--batch", "4", "--unroll", "8", "--warmup", "4", "--capacity", "16", "--action-model", "4", "--action-hidden", "4"]
 

@@ -76,6 +76,8 @@ def blank(batch: Batch) -> Batch:
     """The batch with uniform y and z."""
 
     def zeroed(predictions: dict[str, Array]) -> dict[str, Array]:
-        return {name: jnp.zeros_like(value) if name in (Y, Z) else value for name, value in predictions.items()}
+        # Behind a barrier: XLA would compute all that follows from zeros while it compiles, which takes it many seconds.
+        nothing = {name: jax.lax.optimization_barrier(jnp.zeros_like(predictions[name])) for name in (Y, Z)}
+        return {**predictions, **nothing}
 
     return batch._replace(online=zeroed(batch.online), slow=zeroed(batch.slow))
