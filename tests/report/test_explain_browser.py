@@ -64,7 +64,7 @@ def test_dragging_a_slider_moves_the_targets(open_page, tmp_path: Path) -> None:
     assert (page.evaluate(path), page.evaluate(bars)) == before
     page.get_by_label("the episode ends at step 4").check()
     page.wait_for_function(f"{path} !== {json.dumps(before[0])}")
-    page.get_by_label("action taken at step 1").select_option("b")
+    page.get_by_label("action taken at step 1", exact=True).select_option("b")
     page.get_by_role("button", name="trained agent", exact=True).click()
     assert page.get_by_role("button", name="trained agent", exact=True).get_attribute("aria-pressed") == "true"
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
@@ -74,13 +74,19 @@ def test_it_answers_within_a_twentieth_of_a_second_at_the_size_of_disco103(open_
     path = explanation(tmp_path, Sizes())
     assert path.stat().st_size < 6e6
     page = open_page(path)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})  # CPU time: others use this machine too
+
+    def busy() -> float:
+        return next(one["value"] for one in session.send("Performance.getMetrics")["metrics"] if one["name"] == "TaskDuration")
+
     times = []
     for step in range(1, 9):
+        began = busy()
         page.get_by_label("reward at step 3").fill(str(step / 5))
-        page.evaluate("new Promise(requestAnimationFrame)")
-        page.evaluate("new Promise(requestAnimationFrame)")
-        times.append(float(page.locator(".interactive").get_attribute("data-milliseconds")))
-    assert min(times) < 50, times  # the best of eight, because others use this machine too
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        times.append(1000 * (busy() - began))
+    assert min(times) < 50, times  # milliseconds of the page's thread to compute, lay out and draw
     print(f"milliseconds to compute and draw: {times}")
 
 

@@ -29,6 +29,7 @@ TINY += ["--hidden", "8", "--streams", "4"]
 DISCO = ["--batch", "4", "--unroll", "8", "--warmup", "4", "--capacity", "16", "--action-model", "4", "--action-hidden", "4"]
 
 
+SCENE = ("label", "step", "action", "reward", "end", "policy", "value")  # what a trajectory for the page has under every rule
 SUBJECT = SimpleNamespace(
     config=ExplainConfig(rule="ppo"),
     inside=None,
@@ -106,6 +107,30 @@ def test_an_unfinished_page_says_so(explained: Path, tmp_path: Path) -> None:
     assert "stopped before all analyses" in write_explain_page(tmp_path).read_text()
 
 
+def test_the_page_of_a_rule_of_people(explained: Path, tmp_path: Path) -> None:
+    found = json.loads((explained / "explain.json").read_text())
+    for row in found["over_life"]:
+        del row["reliance"]
+    for close in found["close"].values():
+        del close["horizon"], close["saliency"]
+    scenes = [{name: scene[name] for name in SCENE} for scene in found["scenes"]]
+    people = {
+        **found,
+        "rule": "actor_critic",
+        "discovered": False,
+        "sizes": None,
+        "weights": None,
+        "ablations": {},
+        "scenes": scenes,
+    }
+    (tmp_path / "explain.json").write_text(json.dumps(people))
+    page = write_explain_page(tmp_path).read_text()
+    assert "do not apply" in page
+    assert "Bootstrapping horizon</h2>" not in page
+    assert "The rule&#x27;s step and the policy gradient" in page
+
+
+@pytest.mark.slow
 def test_a_rule_of_people(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert main(["explain", "actor_critic", *TINY, "--steps", "512", "--out", str(out), "--quiet"]) == 0
