@@ -16,7 +16,7 @@ import numpy as np
 from rulax.envs.base import Episode, Timestep
 from rulax.learning.life import Life, born, empty_replay, episode_metrics, split_keys, store
 from rulax.learning.rollout import Actor, Step, pack
-from rulax.learning.train import CHUNK_SECONDS, Trainer, TrainState
+from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, Trainer, TrainState
 from rulax.types import Array, Metrics, PyTree
 
 
@@ -50,11 +50,11 @@ class HostTrainer(Trainer):
         self._timestep = self._split(self.streams.start(int(seed)))
         return state._replace(life=state.life._replace(actor=self._look(state.life.actor)))
 
-    def advance(self, state: TrainState) -> tuple[TrainState, dict[str, np.ndarray]]:
-        """Go on for about a second: the next state and metrics [I, K]."""
+    def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, dict[str, np.ndarray]]:
+        """Go on for about a second, by `most` iterations: the next state and metrics [I, K]."""
         began = time.perf_counter()
         rows: list[Metrics] = []
-        while not rows or (time.perf_counter() - began < CHUNK_SECONDS and not self.done(state)):
+        while not rows or (len(rows) < most and time.perf_counter() - began < CHUNK_SECONDS and not self.done(state)):
             state, metrics = self._host_iteration(state)
             rows.append(jax.tree.map(np.asarray, metrics))
         return state, {name: np.stack([row[name] for row in rows]) for name in rows[0]}

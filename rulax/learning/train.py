@@ -105,11 +105,11 @@ class Trainer:
         """Environment steps per agent so far."""
         return int(state.iteration) * self.steps_per_iteration
 
-    def advance(self, state: TrainState) -> tuple[TrainState, dict[str, np.ndarray]]:
-        """Go on for about a second: the next state (the old one is consumed), and metrics [I, K]."""
+    def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, dict[str, np.ndarray]]:
+        """Go on for about a second, by `most` iterations: the next state (the old one is consumed), and metrics [I, K]."""
         self.compile(state)
         left = self.total_iterations - int(state.iteration)
-        number = max(1, min(self._chunk_size, left, MAX_CHUNK))
+        number = max(1, min(self._chunk_size, left, most, MAX_CHUNK))
         began = time.perf_counter()
         state, metrics = jax.block_until_ready(self._compiled(self.rule_params, state, jnp.int32(number)))
         self._adapt(number, time.perf_counter() - began)

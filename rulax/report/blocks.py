@@ -76,7 +76,8 @@ class Line:
 
 @dataclass(frozen=True)
 class Curves:
-    """A chart of lines. With `log` the x or y axis can be switched to a logarithmic one; `points` marks every measurement."""
+    """A chart of lines. With `log` the x or y axis can be switched to a logarithmic one, or back with `starts_log`; `points` marks
+    every measurement."""
 
     title: str
     x_label: str
@@ -86,6 +87,7 @@ class Curves:
     log: Literal["", "x", "y"] = ""
     points: bool = False
     y_range: tuple[Number, Number] = (None, None)  # what the y axis must reach, at least
+    starts_log: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from rulax.run.config import (
 )
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import Interrupted, TrainingStopped, UserError, nearest
+from rulax.run.explain_config import ExplainConfig
 from rulax.run.flags import make_parser, parse
 from rulax.run.method_config import MethodConfig
 
@@ -88,6 +89,17 @@ COMMANDS = {
             "rulax method list",
             "rulax method rl2 --experiment bandit-10x5 --seeds 3",
             "rulax method all --suite quick --seeds 1",
+        ),
+    ),
+    "explain": Command(
+        "rulax.run.explain:command",
+        ExplainConfig,
+        "explain RULE [options]",
+        "Show what a rule does, on one interactive page: its targets, what they rely on, what predictions know.",
+        (
+            "rulax explain disco103",
+            "rulax explain runs/discover-grids-001/rule.safetensors --env grid/random-small",
+            "rulax explain ppo_targets --steps 100k",
         ),
     ),
     "runs": Command(

@@ -7,6 +7,7 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 LINE_SECONDS = 10.0  # between plain lines
+SHARE = 100  # the total of what is not made of steps: how far it is, in per cent
 
 
 class Shown(Protocol):
@@ -97,7 +98,8 @@ class Lines(Silent):
             return
         self.last = time.monotonic()
         percent = 100 * standing.step / standing.total
-        self.message(" · ".join([f"{percent:5.1f} %", f"step {standing.step:,}", *standing.facts()]))
+        steps = [] if standing.total == SHARE else [f"step {standing.step:,}"]
+        self.message(" · ".join([f"{percent:5.1f} %", *steps, *standing.facts()]))
 
     def message(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -6,7 +6,7 @@ const MOST_READ = 8; // lines in a read-out; of more, those nearest to the point
 function drawCurves(host, spec, shared) {
   const state = shared || newState();
   spec = wholeCurves(spec);
-  const chart = { host, spec, log: false, at: null };
+  const chart = { host, spec, log: Boolean(spec.starts_log), at: null };
   const names = [...new Set(spec.lines.filter((line) => line.style === 'line').map((line) => line.name))];
   names.forEach(look);
   if (!shared) {
@@ -38,7 +38,7 @@ function drawTools(host, chart, redraw) {
   if (chart.spec.log) {
     const button = make('button', 'quiet', `log ${chart.spec.log}`, tools);
     button.type = 'button';
-    button.setAttribute('aria-pressed', 'false');
+    button.setAttribute('aria-pressed', String(chart.log));
     button.addEventListener('click', () => {
       chart.log = !chart.log;
       button.setAttribute('aria-pressed', String(chart.log));

@@ -1,0 +1,47 @@
+"""Intervals for the analyses: a bootstrap over independent groups (episodes, streams), and Student's t over folds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+RESAMPLES = 1000
+# Student's t, two-sided 95 %, by degrees of freedom; folds are few, so no table of a statistics package is needed.
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+
+Numbers = dict[str, Any]
+
+
+def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int = 0) -> Numbers:
+    """Mean of values [N], NaN left out, with the 95 % percentile interval of a bootstrap that draws whole groups [N].
+
+    Steps of one episode are not independent, so it is episodes (or streams) that are drawn again, never single steps.
+    """
+    values = np.asarray(values, np.float64).reshape(-1)
+    groups = np.arange(len(values)) if groups is None else np.asarray(groups).reshape(-1)
+    known = np.isfinite(values)
+    values, groups = values[known], groups[known]
+    if not len(values):
+        return {"value": None, "low": None, "high": None, "count": 0}
+    _, place = np.unique(groups, return_inverse=True)
+    sums, counts = np.bincount(place, values), np.bincount(place).astype(np.float64)
+    mean = sums.sum() / counts.sum()
+    if len(sums) < 2:
+        return {"value": float(mean), "low": None, "high": None, "count": len(values)}
+    drawn = np.random.default_rng(seed).multinomial(len(sums), np.full(len(sums), 1 / len(sums)), RESAMPLES)
+    low, high = np.percentile((drawn @ sums) / (drawn @ counts), (2.5, 97.5))
+    return {"value": float(mean), "low": float(low), "high": float(high), "count": len(values)}
+
+
+def over_folds(values: np.ndarray) -> Numbers:
+    """Mean over folds with the 95 % interval of Student's t. Folds share training data, so it is somewhat too narrow."""
+    values = np.asarray(values, np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return {"value": None, "low": None, "high": None, "count": 0}
+    mean = float(values.mean())
+    if len(values) < 2:
+        return {"value": mean, "low": None, "high": None, "count": 1}
+    half = STUDENT.get(len(values) - 1, 1.96) * float(values.std(ddof=1)) / len(values) ** 0.5
+    return {"value": mean, "low": mean - half, "high": mean + half, "count": len(values)}

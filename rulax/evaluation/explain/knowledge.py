@@ -1,0 +1,88 @@
+"""What analyses 1 and 2 read, taken from a recording: confidences, and the features and targets of the probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rulax.evaluation.explain.confidence import confidence_before
+from rulax.evaluation.explain.probes import future, probe
+from rulax.evaluation.explain.record import Observed
+from rulax.evaluation.explain.reliance import Y, Z
+from rulax.types import now
+
+FURTHEST = 10  # steps ahead that are asked for
+LARGEST_OBSERVATION = 2048  # numbers up to which an observation is probed as well
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Logits as logarithms of probabilities."""
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def entropy(logits: np.ndarray) -> np.ndarray:
+    """Entropy of the distribution that logits say."""
+    logs = log_softmax(logits)
+    return -np.sum(np.exp(logs) * logs, -1)
+
+
+def taken(values: np.ndarray, action: np.ndarray) -> np.ndarray:
+    """Of predictions per action [L, B, A, N], those of the action taken."""
+    return np.take_along_axis(values, action[..., None, None], -2)[..., 0, :]
+
+
+def readings(observed: Observed) -> dict[str, np.ndarray]:
+    """Logits [L, B, N] whose confidence can be asked: y, z of the action taken, policy."""
+    online, action = now(observed.batch.online), observed.batch.experience.action
+    found = {"policy": online["policy"]}
+    if Y in online:
+        found = {"y": online[Y], "z": taken(online[Z], action), **found}
+    return found
+
+
+def confidence_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
+    """Analysis 1 for y, z and the policy: minus the entropy, and the norm of the logits."""
+    experience = observed.batch.experience
+    reward, valid = experience.reward, experience.valid
+    found: dict[str, Any] = {}
+    for name, logits in readings(observed).items():
+        centred = logits - logits.mean(-1, keepdims=True)
+        for measure, values in {"confidence": -entropy(logits), "norm": np.linalg.norm(centred, axis=-1)}.items():
+            found.setdefault(name, {})[measure] = confidence_before(values, reward, observed.episode, valid, FURTHEST, seed)
+    return found
+
+
+def probes_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
+    """Analysis 2: future rewards and future policy entropies, from each prediction and from the observation itself."""
+    experience, online = observed.batch.experience, now(observed.batch.online)
+    valid = experience.valid
+    policy, randomness = log_softmax(online["policy"]), entropy(online["policy"])
+    features = readings(observed)
+    features["policy"] = np.concatenate([policy, np.exp(policy), randomness[..., None]], -1)
+    features["value"] = value_features(observed)
+    seen = experience.observation[:-1]
+    if seen[0, 0].size <= LARGEST_OBSERVATION:
+        features["observation"] = seen.reshape(*valid.shape, -1)
+    rows = {name: part.reshape(valid.size, -1) for name, part in features.items()}
+    wanted = {"reward": np.where(valid, experience.reward, np.nan), "entropy": np.where(valid, randomness, np.nan)}
+    ahead = range(FURTHEST + 1)
+    columns = [future(part, observed.episode, steps).reshape(-1) for part in wanted.values() for steps in ahead]
+    found = probe(rows, np.stack(columns, 1), observed.episode.reshape(-1), seed)
+    size = len(ahead)
+    return {
+        target: {name: scores[place * size : (place + 1) * size] for name, scores in found.items()}
+        for place, target in enumerate(wanted)
+    }
+
+
+def value_features(observed: Observed) -> np.ndarray:
+    """The value of the state, and of each action if the agent says that."""
+    state = observed.value[:-1, :, None]
+    head = observed.batch.online.get("value")
+    if head is None or head.ndim < 4:
+        return state
+    numbers = np.linspace(-1, 1, head.shape[-1])
+    means = np.exp(log_softmax(now(head))) @ numbers  # [L, B, A], squashed: a probe bends it anyway
+    return np.concatenate([state, means], -1)
