@@ -86,7 +86,7 @@ def describe(folder: Path, root: Path) -> Entry:
     last = rows[-1] if rows else {}
     entry: Entry = dict.fromkeys(COLUMNS) | {
         "folder": "." if folder == root else str(folder.relative_to(root)),
-        "kind": "compare" if config.get("kind") == "compare" else "discover" if "discovery" in config else "train",
+        "kind": config.get("kind") or ("discover" if "discovery" in config else "train"),
         "env": settings.get("env") or settings.get("suite") or joined(settings.get("envs")),
         "rule": settings.get("rule") or settings.get("init") or joined(settings.get("rules")) or "random",
         "seeds": settings.get("seeds"),
@@ -101,6 +101,8 @@ def describe(folder: Path, root: Path) -> Entry:
     }
     if entry["kind"] == "compare":
         entry |= of_comparison(folder, settings)
+    if entry["kind"] == "method":
+        entry |= of_methods(folder, settings)
     if entry["kind"] == "discover":
         best = summary.get("best") or {}
         entry["score"] = best.get("validation_score") if best.get("validation_score") is not None else best.get("training_score")
@@ -117,6 +119,20 @@ def of_comparison(folder: Path, settings: Entry) -> Entry:
         "finished": bool(results.get("finished")),
         "score": max(scores.values(), default=None),
         "seconds": (results.get("cost") or {}).get("seconds"),
+    }
+
+
+def of_methods(folder: Path, settings: Entry) -> Entry:
+    """The experiments of a method: the mean of their scores on the common axis."""
+    records = [read(path) for path in sorted(folder.glob("*.*.json"))]
+    steps, scores = [record.get("env_steps", 0) for record in records], [record.get("score") for record in records]
+    return {
+        "env": settings.get("experiment") or f"{len(records)} experiments",
+        "rule": settings.get("method"),
+        "steps": sum(steps),
+        "finished": (folder / "table.md").exists(),  # written when all of them are done
+        "score": sum(scores) / len(scores) if scores and None not in scores else None,
+        "seconds": sum(record.get("wall_s", 0) for record in records),
     }
 
 

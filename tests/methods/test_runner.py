@@ -95,6 +95,16 @@ def test_what_is_missed_by_the_quick_suite_has_its_own_goal(tmp_path):
     assert records["toy.numbers"]["goal"] == 100.0
 
 
+def test_rulax_runs_lists_it(tmp_path, capsys):
+    run(tmp_path, "--experiment", "numbers")
+    capsys.readouterr()
+    assert main(["runs", str(tmp_path), "--csv", str(tmp_path / "runs.csv")]) == 0
+    heads, row = (line.split(",") for line in (tmp_path / "runs.csv").read_text().splitlines())
+    found = dict(zip(heads, row, strict=False))
+    assert found["kind"] == "method"
+    assert (found["rule"], found["env"], found["finished"], float(found["score"])) == ("toy", "numbers", "True", 0.5)
+
+
 def test_a_budget_ends_training_and_is_recorded(tmp_path):
     _, records = run(tmp_path, "--experiment", "numbers", "--budget", "1e-9", "--seeds", "1")
     seed = records["toy.numbers"]["per_seed"][0]
