@@ -20,17 +20,17 @@ def run(world, task, actions):
         return state, (transition.reward, transition.terminated)
 
     state, _ = world.reset(task, jax.random.key(0))
-    return jax.tree.map(np.asarray, jax.lax.scan(step, state, actions)[1])
+    return jax.lax.scan(step, state, actions)[1]
 
 
 def test_a_point_that_stands_still_gets_what_the_geometry_says():
     """The mean distance from the centre of a unit square is (sqrt 2 + asinh 1) / 6 = 0.3826: -38.3 in a hundred steps."""
     world = point.Point()
     tasks = jax.vmap(world.sample_task)(jax.random.split(jax.random.key(0), 4000))
-    rewards, _ = jax.vmap(lambda task: run(world, task, jnp.zeros((100, 2))))(tasks)
+    rewards, _ = jax.jit(jax.vmap(lambda task: run(world, task, jnp.zeros((100, 2)))))(tasks)
     returns = rewards.sum(1)
     np.testing.assert_allclose(returns.mean(), -100 * (2**0.5 + np.arcsinh(1)) / 6, atol=4 * returns.std() / 4000**0.5)
-    best = jax.vmap(lambda task: point.best_return(world, task))(tasks)
+    best = jax.jit(jax.vmap(lambda task: point.best_return(world, task)))(tasks)
     np.testing.assert_allclose(best.mean(), -0.51, atol=0.02)
 
 
@@ -43,7 +43,7 @@ def test_the_best_way_of_a_point_is_full_steps(goal):
         left = left - 0.1 * actions[-1]
     rewards, terminated = run(world, task, jnp.asarray(np.array(actions), jnp.float32))
     np.testing.assert_allclose(rewards.sum(), point.best_return(world, task), atol=1e-4)
-    assert terminated.argmax() == np.ceil(np.abs(goal).max() / 0.1 - 1e-6) - 1
+    assert int(jnp.argmax(terminated)) == np.ceil(np.abs(goal).max() / 0.1 - 1e-6) - 1
     # Actions beyond one are clipped: going much too far along both axes is a full step.
     rewards, _ = run(world, task, jnp.array([[7.0, -9.0]]))
     np.testing.assert_allclose(rewards[0], -np.hypot(0.1 - goal[0], -0.1 - goal[1]), rtol=1e-5)

@@ -5,7 +5,6 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import scipy.stats
 
 from rulax.agents.distributions import gaussian
@@ -78,34 +77,35 @@ class Short(Point):
     horizon = 5
 
 
-TINY = maml.Walk(2, 2, 3, (4,), epochs=2, tested=4, chunk=1, pretraining=1)
+TINY = maml.Walk(2, 2, 3, (4,), epochs=2, tested=4, chunk=1)
 
 
-@pytest.mark.parametrize("method", ["maml", "reptile"])
-def test_a_study_runs_and_chunks_do_not_matter(method, monkeypatch):
-    """Two meta-updates one by one are two at once, and the verdict has all its parts."""
-    monkeypatch.setattr(maml.point, "Point", Short)
+def test_reptile_runs_and_chunks_do_not_matter(monkeypatch):
+    """Two meta-updates one by one are two at once, and all parameters move."""
     monkeypatch.setattr(reptile, "Point", Short)
-    module = maml if method == "maml" else reptile
-    if method == "maml":
-        monkeypatch.setitem(maml.POINT_SIZES, "quick", TINY)
-        studies = [maml.start_point("backprop", "quick", 3) for _ in range(2)]
-    else:
-        monkeypatch.setitem(reptile.POINT_SIZES, "quick", TINY._replace(pretraining=0))
-        studies = [module.start_point("quick", 3) for _ in range(2)]
-    one, two = studies
+    monkeypatch.setitem(reptile.POINT_SIZES, "quick", TINY)
+    one, two = (reptile.start_point("quick", 3) for _ in range(2))
     assert isinstance(one, Initialisation)
     assert isinstance(two, Initialisation)
     two.chunk = 2
-    one.advance(), one.advance()
-    progress = two.advance()
+    one.advance()
+    one.advance()
+    assert two.advance().fraction == 1
     assert one.done()
-    assert two.done()
-    assert progress.fraction == 1
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one.state.meta_params, two.state.meta_params)
-    moved = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), one.state.meta_params, one.first)
-    assert all(jax.tree.leaves(moved))
-    tested = one.test()
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.any(a != b)), one.state.meta_params, one.first)))
+
+
+def test_maml_gives_a_verdict_with_all_its_parts(monkeypatch):
+    monkeypatch.setattr(maml.point, "Point", Short)
+    monkeypatch.setitem(maml.POINT_SIZES, "quick", TINY._replace(pretraining=1))
+    study = maml.start_point("backprop", "quick", 3)
+    assert np.isfinite(study.advance().value)
+    tested = study.test()
     assert tested.values.shape == (4,)
     assert np.isfinite(tested.values).all()
     assert {"return_0", "return_3", "worst_margin"} <= set(tested.details)
+    assert {"random", "pretrained", "sees the goal"} == set(tested.baselines)
+    margins = [tested.details[f"return_{n}"] - value for n, value in maml.POINT.items()]
+    np.testing.assert_allclose(tested.details["worst_margin"], min(margins), rtol=1e-5)
+    assert tested.baselines["sees the goal"] >= -4 * 2**0.5 * 0.5
