@@ -18,6 +18,7 @@ from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
 from rulax.discovery.population import Family, Member, populate, refresh
+from rulax.learning.together import together
 from rulax.learning.train import COMPILE_FAST
 from rulax.types import Array, PyTree
 
@@ -114,17 +115,20 @@ class Discoverer:
         return self._trace(family, plan).lower()
 
     def compile(self, report: Callable[[str], None] = lambda text: None) -> list[Programs]:
-        """Compile all families' programs, each once."""
+        """Compile all families' programs, each once, several at a time."""
         if self._programs is None:
-            programs = []
-            for number, family in enumerate(self.families):
-                report(f"compiling {family.name} ({number + 1} of {len(self.families)})")
-                renew = jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST)
-                compiled = self._lower(family, self.plans[family.name]).compile()
-                programs.append(Programs(functools.partial(refresh_if_due, renew), compiled))
-            self._programs = programs
+            lowered = [self._lower(family, self.plans[family.name]) for family in self.families]
+            number = len(lowered)
+            report(f"compiling the meta-step of {self.families[0].name if number == 1 else f'{number} families'}")
+            compiled = together(lambda program: program.compile(), lowered)
+            self._programs = [self._programs_of(family, done) for family, done in zip(self.families, compiled, strict=True)]
             self._traced.clear()
         return self._programs
+
+    @staticmethod
+    def _programs_of(family: Family, compiled: Any) -> Programs:
+        renew = jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST)
+        return Programs(functools.partial(refresh_if_due, renew), compiled)
 
     def advance(self, state: MetaState) -> tuple[MetaState, dict[str, Any]]:
         """One meta-step: the next state (the old one is consumed), and metrics by family, [A] each, and under "" the rest."""

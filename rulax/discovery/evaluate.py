@@ -58,12 +58,17 @@ class Exam:
         self.trainer = kind(environment, recipe, TrainerConfig(seeds, steps, task="random"))
         self._newborn: Any = None
 
-    def run(self, rule_params: PyTree, stopped: Callable[[], bool] = lambda: False) -> float | None:
-        """The agents' final return with this rule; None if somebody asked to stop. NaN if no episode ever ended."""
-        trainer = self.trainer
+    def prepare(self) -> None:
+        """Make the newborn agents and compile their life; `run` would do it otherwise."""
         if self._newborn is None:
             key = jax.random.key(EVALUATION_SEED)
-            self._newborn = trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
+            self._newborn = self.trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
+            self.trainer.compile(self._newborn)
+
+    def run(self, rule_params: PyTree, stopped: Callable[[], bool] = lambda: False) -> float | None:
+        """The agents' final return with this rule; None if somebody asked to stop. NaN if no episode ever ended."""
+        self.prepare()
+        trainer = self.trainer
         trainer.rule_params = rule_params
         state, chunks = jax.tree.map(jnp.copy, self._newborn), []  # training consumes its state
         while not trainer.done(state):

@@ -58,6 +58,11 @@ class _Bandit(Environment):
         )
         return pulled, transition
 
+    def expected_reward(self, task: BernoulliTask | GaussianTask, state: Array, action: Array) -> Array:
+        """What a pull is worth on average: to score by it instead of by what was drawn takes far fewer tasks."""
+        del state
+        return task.means[action]
+
     @abc.abstractmethod
     def _pay(self, task, action: Array, key: Array) -> Array: ...
 
@@ -88,3 +93,56 @@ class GaussianBandit(_Bandit):
 
     def _pay(self, task: GaussianTask, action: Array, key: Array) -> Array:
         return task.means[action] + task.noise * jax.random.normal(key, (), jnp.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class DependentArms(BernoulliBandit):
+    """Two arms that pay with probabilities p and 1 - p (Wang et al. 2016): one pull says something about both.
+
+    `low` 0.4 is hard (p is 0.4 or 0.6), 0.25 medium, 0.1 easy; below 0, p is uniform.
+    """
+
+    arms: int = 2
+    low: float = -1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.arms != 2 or self.low > 0.5:
+            raise ValueError(f"dependent arms are two, and the worse one pays with at most 0.5: {self}")
+
+    def sample_task(self, key: Array) -> BernoulliTask:
+        chance = jax.random.uniform(key, (), jnp.float32)
+        if self.low >= 0:
+            chance = jnp.where(chance < 0.5, self.low, 1 - self.low)
+        return BernoulliTask(jnp.stack([chance, 1 - chance]))
+
+
+class InformativeTask(NamedTuple):
+    """Which arm is the good one."""
+
+    means: Array  # [arms] what each arm pays
+
+
+@dataclasses.dataclass(frozen=True)
+class InformativeArm(_Bandit):
+    """One arm of ten pays 5, the others 1; the eleventh pays a tenth of the good arm's number, counted from 1, and so tells it.
+
+    Five pulls (Wang et al. 2016). Each arm always pays the same.
+    """
+
+    arms: int = 11
+    pulls: int = 1
+
+    def _task(self, good: Array | int) -> InformativeTask:
+        number = jnp.arange(1, self.arms)
+        pays = jnp.where(number == good, 5.0, 1.0)
+        return InformativeTask(jnp.append(pays, jnp.asarray(good) / (self.arms - 1)).astype(jnp.float32))
+
+    def default_task(self) -> InformativeTask:
+        return self._task(1)
+
+    def sample_task(self, key: Array) -> InformativeTask:
+        return self._task(jax.random.randint(key, (), 1, self.arms))
+
+    def _pay(self, task: InformativeTask, action: Array, key: Array) -> Array:
+        return task.means[action]

@@ -82,6 +82,11 @@ class Environment(abc.ABC):
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """Take one action. After an episode has ended the result is unspecified: `AutoReset` never asks."""
 
+    def again(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+        """Start the episode after the one that ended in `state`. Most worlds remember nothing between two (see `tasks.py`)."""
+        del state
+        return self.reset(task, key)
+
 
 class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""

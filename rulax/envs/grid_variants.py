@@ -37,6 +37,16 @@ def tabular_long_dense() -> GridWorld:
     return GridWorld(11, 11, (Kind(1.0, 0.0, 0.005, 4),), view="tabular")
 
 
+def tiny_sparse() -> GridWorld:
+    """A 5 x 5 grid with one goal and one trap: learned within a hundred updates, so discovery need not wait long."""
+    return GridWorld(5, 5, (Kind(1.0, 1.0), Kind(-1.0, 1.0)), view="tabular", moves=5)
+
+
+def tiny_dense() -> GridWorld:
+    """A 5 x 5 grid with a good and a bad object that come back; the bad one may end the episode."""
+    return GridWorld(5, 5, (Kind(1.0, 0.0, 0.1), Kind(-1.0, 0.5, 0.1)), view="tabular", moves=5)
+
+
 def random_dense() -> GridWorld:
     """The objects of tabular_dense, somewhere else in every episode."""
     return GridWorld(11, 11, DENSE, placement="random")

@@ -85,6 +85,10 @@ class RandomMDP(Environment):
             terminated |= state.steps >= self.horizon
         return state, Transition(self._observe(state), reward, terminated, jnp.bool_(False))
 
+    def expected_reward(self, task: MDPTask, state: MDPState, action: Array) -> Array:
+        """What an action is worth on average, before its noise."""
+        return task.reward[state.place, action]
+
     def _observe(self, state: MDPState) -> Array:
         return jax.nn.one_hot(state.place, self.states, dtype=jnp.float32)
 

@@ -46,6 +46,9 @@ class Wrapped(Environment):
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         return self.world.step(task, state, action, key)
 
+    def again(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+        return self.world.again(task, state, key)
+
 
 @dataclasses.dataclass(frozen=True)
 class MoreActions(Wrapped):
@@ -88,6 +91,10 @@ class TimeLimit(Wrapped):
         truncated = (transition.truncated | (steps >= self.limit)) & ~transition.terminated
         return LimitedState(world, steps), transition._replace(truncated=truncated)
 
+    def again(self, task: PyTree, state: LimitedState, key: Array) -> tuple[LimitedState, PyTree]:
+        world, observation = self.world.again(task, state.world, key)
+        return LimitedState(world, jnp.int32(0)), observation
+
 
 class StreamState(NamedTuple):
     """A world and what the next step has to know of the last one."""
@@ -111,7 +118,7 @@ class AutoReset:
     def step(self, task: PyTree, state: StreamState, action: Array, key: Array) -> tuple[StreamState, Timestep]:
         key_step, key_reset = jax.random.split(key)
         world, transition = self.environment.step(task, state.world, action, key_step)
-        fresh_world, fresh_observation = self.environment.reset(task, key_reset)
+        fresh_world, fresh_observation = self.environment.again(task, world, key_reset)
         dummy = state.cut
         terminated = transition.terminated & ~dummy
         truncated = transition.truncated & ~transition.terminated & ~dummy

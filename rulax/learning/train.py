@@ -107,14 +107,18 @@ class Trainer:
 
     def advance(self, state: TrainState) -> tuple[TrainState, dict[str, np.ndarray]]:
         """Go on for about a second: the next state (the old one is consumed), and metrics [I, K]."""
-        if self._compiled is None:
-            self._compiled = self._compile(state)
+        self.compile(state)
         left = self.total_iterations - int(state.iteration)
         number = max(1, min(self._chunk_size, left, MAX_CHUNK))
         began = time.perf_counter()
         state, metrics = jax.block_until_ready(self._compiled(self.rule_params, state, jnp.int32(number)))
         self._adapt(number, time.perf_counter() - began)
         return state, {name: np.asarray(values)[:number] for name, values in metrics.items()}
+
+    def compile(self, state: TrainState) -> None:
+        """Compile what `advance` runs, unless it is compiled already."""
+        if self._compiled is None:
+            self._compiled = self._compile(state)
 
     def flops_per_iteration(self, state: TrainState) -> float:
         """Floating-point operations of one iteration of all seeds, as the compiler counts them (loops are counted once)."""

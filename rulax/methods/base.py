@@ -42,14 +42,15 @@ class Progress(NamedTuple):
     value: float  # the experiment's metric as training sees it; NaN while unknown
 
 
-class Tested(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Tested:
     """What one trained seed is worth, on tasks that it has never seen."""
 
     values: np.ndarray  # [tasks] the metric, per task
     random: float  # what no learning at all gets: 0 on the common axis
     reference: Reference
-    baselines: dict[str, float] = {}  # others on the same tasks
-    details: dict[str, float] = {}  # further numbers worth printing
+    baselines: dict[str, float] = dataclasses.field(default_factory=dict)  # others on the same tasks
+    details: dict[str, float] = dataclasses.field(default_factory=dict)  # further numbers worth printing
 
 
 class Study(abc.ABC):
@@ -76,16 +77,23 @@ class Experiment:
     name: str
     about: str  # one line
     metric: str  # what a value is
-    goal: float
-    quick_goal: float  # what the quick suite must reach: honest for a minute, and lower
+    goal: float | None  # None where nothing is promised
+    quick_goal: float | None  # what the quick suite must reach: honest for a minute, and lower
     start: Callable[[Suite, int], Study]  # (suite, seed)
     published: Published | None = None
     higher_is_better: bool = True
     minutes: float = 1.0  # of the full suite, one seed, on two cores
+    unavailable: Callable[[], str | None] = lambda: None  # why it cannot run here, such as a file that is not installed
+
+    def goal_of(self, suite: Suite) -> float | None:
+        """What a suite must reach."""
+        return self.goal if suite == "full" else self.quick_goal
 
     def reaches(self, value: float, suite: Suite) -> bool:
-        """Whether a value reaches the goal."""
-        goal = self.goal if suite == "full" else self.quick_goal
+        """Whether a value reaches the goal, if there is one."""
+        goal = self.goal_of(suite)
+        if goal is None:
+            return True
         return bool(value >= goal if self.higher_is_better else value <= goal)
 
 

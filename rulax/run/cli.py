@@ -28,6 +28,7 @@ from rulax.run.config import (
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import Interrupted, TrainingStopped, UserError, nearest
 from rulax.run.flags import make_parser, parse
+from rulax.run.method_config import MethodConfig
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
 
@@ -76,6 +77,17 @@ COMMANDS = {
             "rulax compare classic --rules ppo actor_critic --steps 200k --tune lr=1e-4,3e-4,1e-3",
             "rulax compare catch --rules disco103 disco103:no_yz disco103:no_bootstrap",
             "rulax compare --resume runs/compare-catch-001",
+        ),
+    ),
+    "method": Command(
+        "rulax.run.method:command",
+        MethodConfig,
+        "method NAME|list|all [options]",
+        "Run the meta-RL family on its own experiments, beside exact references.",
+        (
+            "rulax method list",
+            "rulax method rl2 --experiment bandit-10x5 --seeds 3",
+            "rulax method all --suite quick --seeds 1",
         ),
     ),
     "runs": Command(

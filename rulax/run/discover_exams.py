@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.discovery.evaluate import Exam, Yardsticks, evaluation_steps, measure_yardsticks
+from rulax.learning.together import together
 from rulax.run import folder as folders
 from rulax.run.discover_setup import Prepared
 from rulax.run.errors import TrainingStopped
@@ -18,6 +19,11 @@ from rulax.run.log import number
 BASELINES = "baselines.json"
 BY_PEOPLE = "actor_critic"
 Say = Callable[[str], None]
+
+
+def listed(names: list[str]) -> str:
+    """One name, or how many there are."""
+    return names[0] if len(names) == 1 else f"{len(names)} families"
 
 
 @dataclasses.dataclass
@@ -57,14 +63,14 @@ class Examiner:
         """The yardsticks, once per run; a resumed run reads them from its folder."""
         path = self.folder / BASELINES
         saved = json.loads(path.read_text()) if path.exists() else {}
-        for name, environment in self.environments.items():
-            if name in saved:
-                self.yardsticks[name] = Yardsticks(**saved[name])
-                continue
-            phase(f"measuring untrained agents and {BY_PEOPLE} in {name}")
-            self.yardsticks[name] = self.measure_one(name, environment)
-            saved[name] = self.yardsticks[name]._asdict()
+        missing = [name for name in self.environments if name not in saved]
+        if missing:
+            phase(f"measuring untrained agents and {BY_PEOPLE} in {listed(missing)}")
+            found = together(lambda name: self.measure_one(name, self.environments[name]), missing)
+            saved |= {name: sticks._asdict() for name, sticks in zip(missing, found, strict=True)}
             folders.write_json(path, saved)
+        self.yardsticks = {name: Yardsticks(**saved[name]) for name in self.environments}
+        for name in missing:
             self.warn(name, say)
 
     def measure_one(self, name: str, environment: Any) -> Yardsticks:
@@ -94,16 +100,21 @@ class Examiner:
 
     def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Say) -> Result | None:
         """The rule on fresh agents in every family; None if somebody asked to stop."""
-        config, returns = self.prepared.config, {}
-        for name, environment in self.environments.items():
-            if name not in self.exams:
-                phase(f"compiling the evaluation in {name}")
-                self.exams[name] = Exam(name, environment, self.prepared.recipe, config.evaluation_seeds, self.steps)
-            found = self.exams[name].run(rule_params, stopped)
+        returns = {}
+        if not self.exams:
+            phase(f"compiling the evaluation in {listed(list(self.environments))}")
+            self.exams = {name: self.make_exam(name) for name in self.environments}
+            together(lambda exam: exam.prepare(), self.exams.values())
+        for name, exam in self.exams.items():
+            found = exam.run(rule_params, stopped)
             if found is None:
                 return None
             returns[name] = found
         return self.judge(step, returns)
+
+    def make_exam(self, name: str) -> Exam:
+        """Fresh agents in one family."""
+        return Exam(name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps)
 
     def judge(self, step: int, returns: dict[str, float]) -> Result:
         """Returns as scores, and their means over the two kinds of families."""

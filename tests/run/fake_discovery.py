@@ -72,6 +72,9 @@ class FakeExam:
     def __init__(self, name: str, *arguments: Any):
         self.name = name
 
+    def prepare(self):
+        pass
+
     def run(self, rule_params: Any, stopped: Any) -> float:
         return len(self.name) * float(jax.tree.leaves(rule_params)[0].ravel()[0])
 

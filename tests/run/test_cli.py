@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rulax.run.cli import COMMANDS, load_function, main
+from tests.run.bad_lines import refused_in_one_sentence
 
 HEAVY = ("jax", "numpy", "matplotlib", "equinox", "optax", "tensorboardX", "rich", "gymnasium", "gymnax")
 
@@ -104,13 +105,7 @@ def test_one_sentence_and_nothing_on_disk(line: str, words: str, tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     if "gpu" in line:
         monkeypatch.setattr("jax.devices", no_devices)
-    assert main(line.split()) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.startswith("error: ")
-    assert output.err.count("\n") == 1
-    assert words in output.err
-    assert list(tmp_path.iterdir()) == []
+    refused_in_one_sentence(line, words, tmp_path, capsys)
 
 
 def no_devices() -> list:

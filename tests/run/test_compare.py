@@ -30,6 +30,7 @@ from rulax.run.flags import make_parser, parse
 from rulax.run.log import final_returns, read_rows
 from rulax.run.progress import Silent, Standing
 from rulax.settings import Learning, Network
+from tests.run.bad_lines import refused_in_one_sentence
 from tests.run.conftest import FakeTrainer
 
 LINE = ["compare", "catch", "cartpole", "--rules", "ppo", "actor_critic", "--seeds", "5", "--steps", "500"]
@@ -340,13 +341,7 @@ def test_one_sentence_and_nothing_on_disk(line: str, words: str, tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     if "wandb" in line:
         monkeypatch.setattr("importlib.util.find_spec", lambda name, *rest: None)
-    assert main(line.split()) == 2
-    output = capsys.readouterr()
-    assert output.out == ""
-    assert output.err.startswith("error: ")
-    assert output.err.count("\n") == 1
-    assert words in output.err
-    assert list(tmp_path.iterdir()) == []
+    refused_in_one_sentence(line, words, tmp_path, capsys)
 
 
 def test_mistakes_in_python(tmp_path: Path, monkeypatch) -> None:

@@ -1,0 +1,274 @@
+"""Distributions of tasks, combined from worlds. A task is a pytree of numbers, so a distribution is `sample_task` under `vmap`.
+
+Three things end, and they are different:
+
+* an **episode** of the world: the world starts anew, the learner keeps what it remembers;
+* a **trial**, several episodes of one task: the learner's memory is cleared. To the streams it is the end of an episode
+  (`terminated`, then `first`), so that recurrent agents and returns need not know about trials;
+* a **task**: after some trials another one is drawn.
+
+    trial          several episodes and what happened in them as part of the observation: what RL² and its kin learn in
+    recurring      contexts that come back, each with its own task, recognised by a barcode
+    randomised     fields of the task (physical constants) drawn from a box
+    with_reward    another reward
+    finite_set     a fixed number of tasks instead of a distribution
+    mutable        a hook that changes a task a little, for populations of worlds
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs.base import Environment, Transition
+from rulax.envs.wrappers import Wrapped, select
+from rulax.types import Array, PyTree
+
+
+class Ends(NamedTuple):
+    """What the last step ended."""
+
+    episode: Array  # [] bool
+    trial: Array  # [] bool
+    task: Array  # [] bool
+
+
+class TrialState(NamedTuple):
+    """A task, where its world is, and how much of the trial and of the task is over."""
+
+    task: PyTree
+    world: PyTree
+    episodes: Array  # [] int32, ended in this trial
+    trials: Array  # [] int32, ended of this task
+    steps: Array  # [] int32, in this trial
+    ends: Ends
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial(Wrapped):
+    """`episodes` episodes of one task as one episode; after `trials` of them another task is drawn.
+
+    The observation is what the world shows, the action before, its reward, whether it ended an episode, and with `clock` the
+    fraction of `clock` steps that is over. At the start of a trial the last ones are 0. What was the task of the
+    world is now part of the state: to a learner the task of a trial is always the same, namely to find out.
+    """
+
+    episodes: int = 1
+    trials: int = 1
+    clock: int = 0
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1 or self.trials < 1 or self.clock < 0:
+            raise ValueError(f"a trial needs at least one episode, a task one trial: {self.episodes}, {self.trials}, {self.clock}")
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        size = math.prod(self.world.observation.shape) + self.num_actions + 2 + bool(self.clock)
+        return jax.ShapeDtypeStruct((size,), jnp.float32)
+
+    def default_task(self) -> PyTree:
+        return ()
+
+    def sample_task(self, key: Array) -> PyTree:
+        del key
+        return ()
+
+    def reset(self, task: PyTree, key: Array) -> tuple[TrialState, Array]:
+        key_task, key_world = jax.random.split(key)
+        return self._begin(self.world.sample_task(key_task), jnp.int32(0), key_world)
+
+    def again(self, task: PyTree, state: TrialState, key: Array) -> tuple[TrialState, Array]:
+        """The next trial, of the same task until its trials are over."""
+        fresh, observation = self.reset(task, key)
+        if self.trials == 1:
+            return fresh, observation
+        same, same_observation = self._begin(state.task, state.trials, key)
+        return select(state.ends.task, (fresh, observation), (same, same_observation))
+
+    def _begin(self, task: PyTree, trials: Array, key: Array) -> tuple[TrialState, Array]:
+        world, observation = self.world.reset(task, key)
+        never = jnp.bool_(False)
+        state = TrialState(task, world, jnp.int32(0), trials, jnp.int32(0), Ends(never, never, never))
+        return state, self._show(observation, jnp.zeros(self.num_actions), jnp.float32(0), never, state.steps)
+
+    def step(self, task: PyTree, state: TrialState, action: Array, key: Array) -> tuple[TrialState, Transition]:
+        key_step, key_next = jax.random.split(key)
+        world, transition = self.world.step(state.task, state.world, action, key_step)
+        over = transition.terminated | transition.truncated
+        next_world, next_observation = self.world.again(state.task, world, key_next)
+        world, observation = select(over, (next_world, next_observation), (world, transition.observation))
+        episodes, steps = state.episodes + over, state.steps + 1
+        ended = over & (episodes >= self.episodes)
+        trials = state.trials + ended
+        ends = Ends(over, ended, ended & (trials >= self.trials))
+        before = jax.nn.one_hot(action, self.num_actions)
+        shown = self._show(observation, before, transition.reward, over, steps)
+        state = TrialState(state.task, world, episodes, trials, steps, ends)
+        return state, Transition(shown, transition.reward, ended, jnp.bool_(False))
+
+    def expected_reward(self, task: PyTree, state: TrialState, action: Array) -> Array:
+        """As the world says, of the task at hand."""
+        del task
+        return self.world.expected_reward(state.task, state.world, action)  # type: ignore[attr-defined]
+
+    def _show(self, observation: PyTree, action: Array, reward: Array, over: Array, steps: Array) -> Array:
+        parts = [observation.astype(jnp.float32).reshape(-1), action, reward[None], over.astype(jnp.float32)[None]]
+        return jnp.concatenate([*parts, (steps / self.clock)[None].astype(jnp.float32)] if self.clock else parts)
+
+
+class RecurringState(NamedTuple):
+    """The contexts of an epoch, and which of them is there now."""
+
+    tasks: PyTree  # [C, ...]
+    barcodes: Array  # [C, bits]
+    order: Array  # [C * R] int32
+    position: Array  # [] int32
+    world: PyTree
+
+    @property
+    def context(self) -> Array:
+        return self.order[self.position]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recurring(Wrapped):
+    """`contexts` tasks, each with a random barcode that every observation shows, each met `repeats` times in random order.
+
+    An episode here is one meeting. When all are over, an epoch is, and new tasks with new barcodes are drawn.
+    """
+
+    contexts: int = 10
+    repeats: int = 10
+    bits: int = 10
+
+    def __post_init__(self) -> None:
+        if self.contexts < 1 or self.repeats < 1 or 2**self.bits < self.contexts:
+            raise ValueError(f"{self.contexts} contexts need at least as many barcodes; {self.bits} bits make {2**self.bits}")
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        return jax.ShapeDtypeStruct((math.prod(self.world.observation.shape) + self.bits,), jnp.float32)
+
+    def default_task(self) -> PyTree:
+        return ()
+
+    def sample_task(self, key: Array) -> PyTree:
+        del key
+        return ()
+
+    def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, Array]:
+        key_tasks, key_codes, key_order, key_world = jax.random.split(key, 4)
+        tasks = jax.vmap(self.world.sample_task)(jax.random.split(key_tasks, self.contexts))
+        # Different numbers have different barcodes: two contexts that look alike could not be told apart.
+        numbers = jax.random.choice(key_codes, 2**self.bits, (self.contexts,), replace=False)
+        barcodes = ((numbers[:, None] >> jnp.arange(self.bits)) & 1).astype(jnp.float32)
+        order = jax.random.permutation(key_order, jnp.tile(jnp.arange(self.contexts), self.repeats))
+        return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_world)
+
+    def again(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
+        over = state.position + 1 >= self.contexts * self.repeats
+        following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
+        return select(over, self.reset(task, key), following)
+
+    def step(self, task: PyTree, state: RecurringState, action: Array, key: Array) -> tuple[RecurringState, Transition]:
+        world, transition = self.world.step(self._task(state), state.world, action, key)
+        shown = self._show(state, transition.observation)
+        return state._replace(world=world), transition._replace(observation=shown)
+
+    def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
+        world, observation = self.world.reset(self._task(state), key)
+        return state._replace(world=world), self._show(state, observation)
+
+    def _task(self, state: RecurringState) -> PyTree:
+        return jax.tree.map(lambda x: x[state.context], state.tasks)
+
+    def _show(self, state: RecurringState, observation: PyTree) -> Array:
+        return jnp.concatenate([observation.astype(jnp.float32).reshape(-1), state.barcodes[state.context]])
+
+
+@dataclasses.dataclass(frozen=True)
+class Randomised(Wrapped):
+    """Tasks with fields drawn from a box: `box` holds (field, lowest, highest); all others are as in the default task."""
+
+    box: tuple[tuple[str, float, float], ...]
+
+    def sample_task(self, key: Array) -> PyTree:
+        task = self.world.default_task()
+        keys = jax.random.split(key, len(self.box))
+
+        def draw(k: Array, name: str, low: float, high: float) -> Array:
+            like = jnp.asarray(getattr(task, name))
+            return jax.random.uniform(k, like.shape, like.dtype, low, high)
+
+        return task._replace(**{name: draw(k, name, *ends) for k, (name, *ends) in zip(keys, self.box, strict=True)})
+
+
+@dataclasses.dataclass(frozen=True)
+class WithReward(Wrapped):
+    """The same world, in which `reward` (task, state before the step, action, transition) says what is paid."""
+
+    reward: Callable[[PyTree, PyTree, Array, Transition], Array]
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        after, transition = self.world.step(task, state, action, key)
+        return after, transition._replace(reward=self.reward(task, state, action, transition))
+
+
+@dataclasses.dataclass(frozen=True)
+class FiniteSet(Wrapped):
+    """`number` tasks, fixed by `seed`, instead of a distribution."""
+
+    number: int
+    seed: int = 0
+
+    def task(self, index: Array | int) -> PyTree:
+        """One of them."""
+        return self.world.sample_task(jax.random.fold_in(jax.random.key(self.seed), index))
+
+    def sample_task(self, key: Array) -> PyTree:
+        return self.task(jax.random.randint(key, (), 0, self.number))
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutable(Wrapped):
+    """Tasks that can be changed a little: `mutate(task, key)` gives a neighbour of the same structure."""
+
+    mutate: Callable[[PyTree, Array], PyTree]
+
+
+def trial(world: Environment, episodes: int = 1, trials: int = 1, clock: int = 0) -> Trial:
+    """Several episodes per trial; see `Trial`."""
+    return Trial(world, episodes, trials, clock)
+
+
+def recurring(world: Environment, contexts: int = 10, repeats: int = 10, bits: int = 10) -> Recurring:
+    """Contexts that come back; see `Recurring`."""
+    return Recurring(world, contexts, repeats, bits)
+
+
+def randomised(world: Environment, **box: tuple[float, float]) -> Randomised:
+    """Physics from a box: `randomised(CartPole(), half_length=(0.25, 0.75))`."""
+    unknown = sorted(set(box) - set(getattr(world.default_task(), "_fields", ())))
+    if unknown:
+        raise ValueError(f"the task has no {', '.join(unknown)}; it has {', '.join(world.default_task()._fields)}")
+    return Randomised(world, tuple((name, float(low), float(high)) for name, (low, high) in box.items()))
+
+
+def with_reward(world: Environment, reward: Callable[[PyTree, PyTree, Array, Transition], Array]) -> WithReward:
+    """Another reward; see `WithReward`."""
+    return WithReward(world, reward)
+
+
+def finite_set(world: Environment, number: int, seed: int = 0) -> FiniteSet:
+    """A fixed set of tasks; see `FiniteSet`."""
+    return FiniteSet(world, number, seed)
+
+
+def mutable(world: Environment, mutate: Callable[[PyTree, Array], PyTree]) -> Mutable:
+    """A mutation hook; see `Mutable`."""
+    return Mutable(world, mutate)

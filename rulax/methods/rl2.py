@@ -1,0 +1,193 @@
+"""RL²: an agent with a memory, trained by ordinary reinforcement learning on whole trials, learns within them by remembering.
+
+    x_t = (observation, action before, its reward, whether it ended an episode);  h_t = GRU(h_{t-1}, x_t);  policy = softmax(W h_t)
+
+The memory survives the end of an episode and is cleared at the end of a trial. The reward of the whole trial is what PPO
+maximises, so to explore early is worth what it brings later (Duan et al. 2016; Wang et al. 2016). All of it is a composition: a
+`trial` around a world, a recurrent core, PPO, the trainer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from rulax.envs.bandit import BernoulliBandit, DependentArms, InformativeArm
+from rulax.envs.base import Environment
+from rulax.envs.mdp import ten_steps
+from rulax.envs.tasks import Trial, trial, with_reward
+from rulax.envs.two_step import TwoStep
+from rulax.envs.wrappers import streams as make_streams
+from rulax.learning.rollout import act, begin
+from rulax.learning.train import Trainer, TrainerConfig
+from rulax.methods.base import Experiment, Progress, Published, Study, Suite, Tested
+from rulax.methods.rl2_references import Judge, bandit, dependent_arms, informative_arm, random_mdp, two_arms, two_step
+from rulax.rules.base import Recipe
+from rulax.rules.ppo import ppo
+from rulax.rules.values import Bins
+from rulax.settings import Learning, Network
+from rulax.types import PyTree
+
+TEST_TASKS = {"quick": 4_000, "full": 20_000}
+TEST_SEED = 2016  # never a seed of training
+BINS = Bins(41, 20.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One world as trials, and how its learner is trained."""
+
+    world: Callable[[], Environment]
+    steps: int  # of a trial
+    judge: Judge  # what a value is, and what it is held against
+    updates: dict[str, int]
+    episodes: int = 1
+    clock: bool = False
+    streams: int = 1024
+    memory: int = 64
+    discount: float = 0.99
+    trace: float = 0.9
+    learning_rate: float = 2e-3
+    entropy_cost: float = 0.01
+    epochs: int = 4
+    minibatches: int = 8
+
+    def trials(self) -> Trial:
+        """The world to learn in."""
+        return trial(self.world(), self.episodes, clock=self.steps if self.clock else 0)
+
+    def recipe(self) -> Recipe:
+        """Recurrent PPO: one trajectory is one trial."""
+        rule = ppo(self.discount, self.trace, entropy_cost=self.entropy_cost, bins=BINS)
+        passes = {"epochs": self.epochs, "minibatches": self.minibatches}
+        learning = Learning(streams=self.streams, unroll=self.steps, learning_rate=self.learning_rate, schedule="linear", **passes)
+        network = Network(hidden=(self.memory,), core="gru", core_size=self.memory)
+        return Recipe(rule, dataclasses.replace(learning, clip_gradient=0.5, adam_eps=1e-5), network)
+
+
+class Memory(Study):
+    """One seed: a recurrent agent and the trials it is trained on."""
+
+    def __init__(self, setting: Setting, suite: Suite, seed: int):
+        self.setting, self.suite = setting, suite
+        total = setting.updates[suite] * setting.streams * setting.steps
+        self.trainer = Trainer(setting.trials(), setting.recipe(), TrainerConfig(1, total))
+        self.state = self.trainer.init(jax.random.key(seed))
+
+    def advance(self) -> Progress:
+        self.state, metrics = self.trainer.advance(self.state)
+        updates, total = int(self.state.iteration), self.trainer.total_iterations
+        value = float(metrics["episode_return"].sum() / max(metrics["episodes"].sum(), 1))
+        return Progress(updates / total, updates, self.trainer.steps(self.state), self.setting.judge.shown(value))
+
+    def done(self) -> bool:
+        return self.trainer.done(self.state)
+
+    def test(self) -> Tested:
+        totals, tasks = play(self.setting, self.trainer.agent(self.state), TEST_TASKS[self.suite])
+        return self.setting.judge.judge(np.asarray(totals), jax.tree.map(np.asarray, tasks))
+
+
+def play(setting: Setting, agent: PyTree, number: int, seed: int = TEST_SEED) -> tuple[Any, PyTree]:
+    """One trial in each of `number` tasks: the expected reward of all that the agent did [tasks], and the tasks.
+
+    The agent sees the rewards that were drawn; it is scored by what its actions pay on average.
+    """
+    world = setting.trials()
+    scored = with_reward(world, lambda task, state, action, transition: world.expected_reward(task, state, action))
+    streams = make_streams(scored, number)
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def run(agent: PyTree, steps: int, key: jax.Array) -> tuple[Any, PyTree]:
+        key_world, key_act = jax.random.split(key)
+        actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_world)
+        _, experience, _ = act(streams, agent, actor, steps, key_act)
+        return experience.reward.sum(0), actor.world.stream.world.task
+
+    return run(agent, setting.steps, jax.random.key(seed))
+
+
+def experiment(name: str, about: str, metric: str, goals: tuple[float, float], setting: Setting, **others: Any) -> Experiment:
+    """An experiment of this method; `goals` of the full and of the quick suite."""
+    return Experiment("rl2", name, about, metric, *goals, functools.partial(Memory, setting), **others)
+
+
+DUAN = "Duan et al. 2016, table 1"
+BANDIT = Setting(lambda: BernoulliBandit(arms=5, pulls=10), 10, bandit(10), {"quick": 150, "full": 1500})
+LONG_BANDIT = Setting(lambda: BernoulliBandit(arms=5, pulls=100), 100, bandit(100), {"quick": 20, "full": 400}, discount=1.0)
+MDP = Setting(ten_steps, 100, random_mdp(10), {"quick": 20, "full": 400}, episodes=10)
+TWO_ARMS = Setting(lambda: BernoulliBandit(arms=2, pulls=100), 100, two_arms(), {"quick": 20, "full": 200}, memory=48, discount=1.0)
+DEPENDENT = Setting(
+    lambda: DependentArms(pulls=100), 100, dependent_arms(-1.0), {"quick": 20, "full": 200}, memory=48, discount=1.0
+)
+TWO_STEP = Setting(TwoStep, 200, two_step(100), {"quick": 10, "full": 100}, episodes=100, memory=48, streams=512)
+INFORMATIVE = Setting(lambda: InformativeArm(pulls=5), 5, informative_arm(), {"quick": 150, "full": 600})
+
+EXPERIMENTS = (
+    experiment(
+        "bandit-10x5",
+        "5 arms with probabilities U[0, 1], 10 pulls",
+        "expected reward of a trial",
+        (6.63, 6.3),
+        BANDIT,
+        published=Published(6.7, DUAN),
+        minutes=2,
+    ),
+    experiment(
+        "bandit-100x5",
+        "5 arms with probabilities U[0, 1], 100 pulls",
+        "expected reward of a trial",
+        (78.3, 60.0),
+        LONG_BANDIT,
+        published=Published(78.7, DUAN),
+        minutes=15,
+    ),
+    experiment(
+        "mdp-10",
+        "random MDPs of 10 states and 5 actions, 10 episodes of 10 steps",
+        "expected reward of a trial",
+        (157.0, 115.0),
+        MDP,
+        published=Published(156.2, "Duan et al. 2016, table 2"),
+        minutes=15,
+    ),
+    experiment(
+        "two-arms",
+        "2 independent arms, 100 pulls",
+        "regret of a trial",
+        (2.2, 12.0),
+        TWO_ARMS,
+        higher_is_better=False,
+        minutes=4,
+    ),
+    experiment(
+        "dependent-arms",
+        "2 arms that pay with p and 1 - p, p uniform, 100 pulls",
+        "regret of a trial",
+        (2.2, 12.0),
+        DEPENDENT,
+        higher_is_better=False,
+        minutes=4,
+    ),
+    experiment(
+        "two-step",
+        "a choice that leads to one of two places; 100 choices",
+        "expected reward of a choice",
+        (0.69, 0.52),
+        TWO_STEP,
+        minutes=3,
+    ),
+    experiment(
+        "informative-arm",
+        "10 arms of which one pays, and an eleventh that tells which; 5 pulls",
+        "reward of a trial",
+        (20.5, 10.0),
+        INFORMATIVE,
+        minutes=1,
+    ),
+)

@@ -1,0 +1,122 @@
+"""What trials of a memory learner are held against: exact optima where there are any, and classical policies on the same tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rulax.evaluation.references import bandit_optimal, bandit_policies, mdp_planners
+from rulax.methods.base import Reference, Tested
+
+BASELINE_SEED = 7
+
+
+class Judge(NamedTuple):
+    """What a trial's reward means."""
+
+    judge: Callable[[np.ndarray, Any], Tested]  # expected rewards [tasks] and the tasks they were earned in
+    shown: Callable[[float], float] = lambda value: value  # the mean reward of a trial as the experiment's metric
+
+
+def on_tasks(policies: dict[str, bandit_policies.Policy], means: np.ndarray, pulls: int) -> dict[str, np.ndarray]:
+    """What each policy earns in each task."""
+    return {name: bandit_policies.play(policy, means, pulls, BASELINE_SEED) for name, policy in policies.items()}
+
+
+def classical(pulls: int) -> dict[str, bandit_policies.Policy]:
+    """The policies that bandits are usually compared with."""
+    return {
+        "gittins": bandit_policies.gittins(pulls),
+        "ucb1 (c = 0.2)": bandit_policies.ucb1(0.2),
+        "thompson": bandit_policies.thompson,
+        "greedy": bandit_policies.greedy,
+    }
+
+
+def bandit(pulls: int) -> Judge:
+    """Independent arms. The best arm's mean is known on average, K / (K + 1), so what is measured is the regret: the luck of
+    which tasks were drawn falls out, and the mean stays what it was."""
+
+    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+        means = tasks.means.astype(np.float64)
+        arms = means.shape[1]
+        expected = pulls * arms / (arms + 1)
+        earned = on_tasks(classical(pulls), means, pulls)
+        baselines = {name: float(expected - np.mean(pulls * means.max(1) - total)) for name, total in earned.items()}
+        exact = Reference("Bayes-optimal", bandit_optimal.bernoulli_bandit(arms, pulls), "exact") if pulls <= 10 else None
+        reference = exact or Reference("finite-horizon Gittins index", baselines["gittins"], "planner")
+        values = expected - (pulls * means.max(1) - totals)
+        return Tested(values, pulls / 2, reference, baselines)
+
+    return Judge(judge)
+
+
+def two_arms(pulls: int = 100) -> Judge:
+    """The regret of two independent arms."""
+
+    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+        means = tasks.means.astype(np.float64)
+        best = pulls * means.max(1)
+        earned = on_tasks(classical(pulls), means, pulls)
+        baselines = {name: float(np.mean(best - total)) for name, total in earned.items()}
+        reference = Reference("Bayes-optimal", bandit_optimal.two_armed_regret(pulls), "exact")
+        return Tested(best - totals, pulls / 6, reference, baselines)  # E|p1 - p2| / 2 per pull is 1/6
+
+    return Judge(judge, lambda value: pulls * 2 / 3 - value)
+
+
+def dependent_arms(low: float, pulls: int = 100) -> Judge:
+    """The regret of two arms that pay with p and 1 - p; `low` as in `DependentArms`."""
+
+    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+        means = tasks.means.astype(np.float64)
+        best = pulls * means.max(1)
+        thompson = bandit_policies.play(bandit_policies.thompson, means, pulls, BASELINE_SEED)
+        optimum = bandit_optimal.dependent_arms_regret(pulls, None if low < 0 else (low, 1 - low))
+        reference = Reference("Bayes-optimal", optimum, "exact")
+        random = pulls * float(np.mean(means.max(1) - 0.5))
+        return Tested(best - totals, random, reference, {"thompson, arms taken as independent": float(np.mean(best - thompson))})
+
+    return Judge(judge, lambda value: pulls * (0.75 if low < 0 else 1 - low) - value)
+
+
+def informative_arm() -> Judge:
+    """Ask once, then collect: 0.1 times the number on average, then four times 5."""
+
+    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+        reference = Reference("optimal", bandit_optimal.informative_arm(), "exact")
+        return Tested(totals, 5 * float(tasks.means.mean()), reference)
+
+    return Judge(judge)
+
+
+def two_step(choices: int) -> Judge:
+    """The reward of a choice, of whatever place it led to."""
+
+    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+        reference = Reference("Bayes-optimal", bandit_optimal.two_step(choices), "exact")
+        return Tested(totals / choices, 0.5, reference, {"knows the good place": bandit_optimal.two_step_ceiling()})
+
+    return Judge(judge, lambda value: value / choices)
+
+
+def random_mdp(episodes: int, planned: int = 2_000) -> Judge:
+    """Tabular MDPs. Planners are slow, so they get the first `planned` of the tasks."""
+
+    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+        mdps = mdp_planners.MDPs(*(np.asarray(x, np.float64) for x in (tasks.reward, tasks.transition)))
+        some = mdp_planners.MDPs(*(x[:planned] for x in mdps))
+        planners = {
+            "posterior-mean greedy": mdp_planners.posterior_mean_greedy(1.0),
+            "psrl": mdp_planners.psrl(1.0),
+        }
+        baselines = {
+            name: float(mdp_planners.play(planner, some, episodes, seed=BASELINE_SEED).mean()) for name, planner in planners.items()
+        }
+        random = float(mdp_planners.play(mdp_planners.random, some, episodes, seed=BASELINE_SEED).mean())
+        reference = Reference("value iteration, which knows the MDP", float(mdp_planners.oracle(mdps, episodes).mean()), "oracle")
+        return Tested(totals, random, reference, baselines)
+
+    return Judge(judge)

@@ -1,0 +1,82 @@
+"""RL²: what it is judged by, and that a real memory learns to learn."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from rulax.envs.bandit import BernoulliBandit
+from rulax.methods import rl2, rl2_references
+from rulax.methods.catalogue import METHODS, experiments_of
+from tests.envs.test_tasks import Sure
+
+SMALL = rl2.Setting(
+    lambda: Sure(arms=2, pulls=4),
+    4,
+    rl2_references.bandit(4),
+    {"quick": 80},
+    streams=256,
+    memory=32,
+    learning_rate=1e-2,
+    epochs=2,
+    minibatches=4,
+)
+
+
+def test_an_untrained_agent_earns_what_chance_does_and_is_scored_by_means():
+    setting = rl2.Setting(lambda: BernoulliBandit(arms=3, pulls=5), 5, rl2_references.bandit(5), {"quick": 1}, streams=8)
+    study = rl2.Memory(setting, "quick", 0)
+    totals, tasks = rl2.play(setting, study.trainer.agent(study.state), 2000)
+    totals, means = np.asarray(totals), np.asarray(tasks.means)
+    assert means.shape == (2000, 3)
+    # A total is a sum of five of the task's own means: never more than five times the best, never less than five times the worst.
+    assert (totals <= 5 * means.max(1) + 1e-5).all()
+    assert (totals >= 5 * means.min(1) - 1e-5).all()
+    uniform = 5 * means.mean(1)
+    assert abs((totals - uniform).mean()) < 4 * (totals - uniform).std() / np.sqrt(2000) + 0.02  # an untrained policy is nearly uniform
+
+
+@pytest.mark.parametrize("pulls", [3, 10])
+def test_the_luck_of_tasks_falls_out_and_the_mean_stays(pulls):
+    """Always the first arm earns pulls / 2 on average; always the best, pulls K / (K + 1), and that without any spread."""
+    means = np.random.default_rng(0).uniform(size=(4000, 4))
+    tasks, judge = SimpleNamespace(means=means), rl2_references.bandit(pulls).judge
+    first, best = judge(pulls * means[:, 0], tasks), judge(pulls * means.max(1), tasks)
+    np.testing.assert_allclose(best.values, pulls * 4 / 5, rtol=1e-12)
+    assert abs(first.values.mean() - pulls / 2) < 4 * first.values.std() / np.sqrt(4000)
+    assert first.reference.kind == "exact"
+    assert first.reference.value > first.baselines["greedy"] - 0.1 > first.baselines["thompson"] - 0.2
+
+
+def test_regret_is_measured_against_the_best_arm():
+    means = np.random.default_rng(1).uniform(size=(20_000, 2))
+    tested = rl2_references.two_arms().judge(100 * means.mean(1), SimpleNamespace(means=means))
+    assert abs(tested.values.mean() - tested.random) < 0.4  # who chooses by chance
+    assert tested.reference.value < tested.baselines["thompson"] < tested.random
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_experiments_can_be_told_apart_and_have_a_quick_goal_that_is_no_harder(method):
+    found = experiments_of(method)
+    assert len({each.name for each in found}) == len(found)
+    for each in found:
+        assert each.method == method
+        if each.goal is not None and each.quick_goal is not None:
+            assert each.reaches(each.goal, "quick"), each.name
+
+
+@pytest.mark.learning
+def test_a_memory_learns_to_find_out_and_then_to_exploit():
+    """Four pulls of two sure arms: 1/2 + 3 for who remembers the first; 2 for who does not."""
+    study = rl2.Memory(SMALL, "quick", 0)
+    while not study.done():
+        progress = study.advance()
+    assert progress.fraction == 1
+    totals, _ = rl2.play(SMALL, study.trainer.agent(study.state), 2000)
+    assert float(jnp.mean(totals)) > 3.3
+    blind = jax.tree.map(jnp.copy, study.trainer.agent(study.state))
+    forgetful = rl2.Setting(lambda: Sure(arms=2, pulls=1), 1, SMALL.judge, {"quick": 1})
+    once, _ = rl2.play(forgetful, blind, 2000)  # a trial of one pull: there is nothing to remember yet
+    assert abs(float(jnp.mean(once)) - 0.5) < 0.06

@@ -1,0 +1,164 @@
+"""`rulax method`: seeds, budgets, records, interruption, bad input; on a method that is nothing but known numbers."""
+
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+
+from rulax.methods import base, catalogue
+from rulax.methods.base import Experiment, Progress, Published, Reference, Study, score
+from rulax.run import method
+from rulax.run.cli import main
+from rulax.run.errors import Interrupted, UserError
+from rulax.run.method_record import STUDENT, read_record
+
+STEPS = 4
+started: list[int] = []
+
+
+class Known(Study):
+    """Test values 1 + seed + (-0.5, 0.5), after four meta-updates."""
+
+    def __init__(self, suite, seed):
+        started.append(seed)
+        self.suite, self.seed, self.updates = suite, seed, 0
+
+    def advance(self):
+        self.updates += 1
+        return Progress(self.updates / STEPS, self.updates, 10 * self.updates, float(self.updates))
+
+    def done(self):
+        return self.updates >= STEPS
+
+    def test(self):
+        values = 1 + self.seed + np.array([-0.5, 0.5] * 50)
+        return base.Tested(values, 0.0, Reference("known", 4.0, "exact"), {"other": 3.0}, {"updates": self.updates})
+
+
+def experiment(name="numbers", goal=2.0, **others):
+    return Experiment("toy", name, "numbers", "a number", goal, 100.0, Known, Published(2.5, "nowhere"), **others)
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    started.clear()
+    monkeypatch.setattr(catalogue, "METHODS", {"toy": "numbers"})
+    monkeypatch.setattr(method, "METHODS", {"toy": "numbers"})
+    found = (experiment(), experiment("more", goal=9.0))
+    monkeypatch.setattr(method, "experiments_of", lambda name: found)
+    return found
+
+
+def run(tmp_path, *flags):
+    code = main(["method", "toy", "--out", str(tmp_path / "out"), *flags])
+    return code, {path.stem: json.loads(path.read_text()) for path in (tmp_path / "out").glob("toy.*.json")}
+
+
+def test_a_record_holds_what_tables_need(tmp_path, capsys):
+    code, records = run(tmp_path, "--experiment", "numbers", "--seeds", "3")
+    record = records["toy.numbers"]
+    assert code == 0
+    assert record["seeds"] == [0, 1, 2]
+    assert record["value"] == 2.0
+    assert record["pass"] is True
+    assert record["score"] == 0.5
+    assert record["published_score"] == 2.5 / 4
+    assert record["n_test_tasks"] == 100
+    assert record["meta_updates"] == 3 * STEPS
+    assert record["env_steps"] == 3 * 10 * STEPS
+    assert record["baselines"] == {"other": 3.0}
+    assert record["reference"]["kind"] == "exact"
+    assert len(record["per_seed"][0]["curve"]) == STEPS
+    seeds = STUDENT[1] * 1.0 / math.sqrt(3)  # the seeds' values are 1, 2, 3
+    tasks = 1.96 * np.std([-0.5, 0.5] * 50, ddof=1) / 10
+    np.testing.assert_allclose(record["ci95"], math.hypot(seeds, tasks), rtol=1e-6)
+    table = capsys.readouterr().out
+    assert "toy.numbers" in table
+    assert "pass" in table
+    assert "1 of 1 goals reached" in table
+    assert (tmp_path / "out" / "table.md").read_text().count("|") > 20
+    assert (tmp_path / "out" / "scores.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_missed_goal_is_said_and_shown_by_the_exit_code(tmp_path, capsys):
+    code, records = run(tmp_path)
+    assert code == 1
+    assert records["toy.more"]["pass"] is False
+    assert "MISSED" in capsys.readouterr().out
+
+
+def test_what_is_missed_by_the_quick_suite_has_its_own_goal(tmp_path):
+    code, records = run(tmp_path, "--experiment", "numbers", "--suite", "quick")
+    assert code == 1
+    assert records["toy.numbers"]["goal"] == 100.0
+
+
+def test_a_budget_ends_training_and_is_recorded(tmp_path):
+    _, records = run(tmp_path, "--experiment", "numbers", "--budget", "1e-9", "--seeds", "1")
+    seed = records["toy.numbers"]["per_seed"][0]
+    assert seed["complete"] is False
+    assert seed["details"]["updates"] == 0
+    assert records["toy.numbers"]["budget_s"] == 1e-9
+
+
+def test_an_interrupted_run_goes_on_with_the_seeds_that_are_missing(tmp_path, monkeypatch, capsys):
+    advance = Known.advance
+
+    def stop_at_the_third_seed(self):
+        if self.seed == 2:
+            raise Interrupted("as if by Ctrl-C")
+        return advance(self)
+
+    monkeypatch.setattr(Known, "advance", stop_at_the_third_seed)
+    out = str(tmp_path / "out")
+    assert main(["method", "toy", "--experiment", "numbers", "--out", out]) == 130
+    assert read_record(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1]
+    monkeypatch.setattr(Known, "advance", advance)
+    started.clear()
+    assert main(["method", "--resume", out]) == 0
+    assert started == [2]
+    assert read_record(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1, 2]
+
+
+def test_other_settings_than_those_of_the_folder_are_refused(tmp_path, capsys):
+    run(tmp_path, "--experiment", "numbers", "--seeds", "1")
+    assert main(["method", "--resume", str(tmp_path / "out"), "--seeds", "2"]) == 2
+    assert "seeds is 1 there" in capsys.readouterr().err
+    assert main(["method", "toy", "--out", str(tmp_path / "out")]) == 2
+    assert "already holds a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"method": "tyo"}, "did you mean 'toy'"),
+        ({"method": "toy", "experiment": "number"}, "did you mean 'numbers'"),
+        ({"method": "all", "experiment": "numbers"}, "leave it out"),
+        ({}, "which method"),
+        ({"method": "toy", "seeds": 0}, "seeds"),
+    ],
+)
+def test_bad_input_is_one_sentence(tmp_path, values, words):
+    with pytest.raises(UserError, match=words):
+        method.command({**values, "out": str(tmp_path / "x")})
+    assert not (tmp_path / "x").exists()
+
+
+def test_what_cannot_run_here_is_left_out_of_all_and_refused_by_name(tmp_path, monkeypatch, capsys):
+    able, unable = experiment(), experiment("far", unavailable=lambda: "no such file")
+    monkeypatch.setattr(method, "METHODS", {"toy": "", "away": ""})
+    away = types.SimpleNamespace(**{**vars(unable), "method": "away", "unavailable": unable.unavailable})
+    monkeypatch.setattr(method, "experiments_of", lambda name: (able,) if name == "toy" else (away,))
+    assert main(["method", "all", "--seeds", "3", "--out", str(tmp_path / "all")]) == 0
+    assert "away is left out: no such file" in capsys.readouterr().err
+    assert main(["method", "away", "--out", str(tmp_path / "away")]) == 2
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_the_common_axis():
+    assert score(5.0, 5.0, 6.0) == 0
+    assert score(6.0, 5.0, 6.0) == 1
+    assert score(2.0, 10.0, 0.0) == 0.8  # less is better
+    assert math.isnan(score(1.0, 1.0, 1.0))
