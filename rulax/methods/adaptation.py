@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from rulax.discovery.estimators import Problem
 from rulax.discovery.memory import Updates, make_updates
-from rulax.discovery.window import Record, relive
+from rulax.discovery.window import Record
 from rulax.envs.base import Episode
 from rulax.envs.wrappers import TimeLimit, select, streams
 from rulax.learning.life import Life
@@ -22,7 +22,7 @@ from rulax.learning.rollout import act, begin
 from rulax.learning.update import Learner, mean_loss, read, start_life, update
 from rulax.rules.base import UpdateRule
 from rulax.rules.regression import PREDICTION, as_experience
-from rulax.types import Array, Batch, Experience, LearnerState, Metrics, PyTree, now
+from rulax.types import Array, Batch, Experience, LearnerState, Metrics, PyTree, later, now
 
 
 class Tasks(NamedTuple):
@@ -40,8 +40,8 @@ class Trial(NamedTuple):
 
     life: Life  # after its updates
     record: Record  # of them
-    validation: Experience  # what it is judged by
-    scores: Array  # [N+1] what it was worth after 0, 1, ... N updates
+    judged: Experience  # [N+1, ...] what it is judged by after 0, 1, ... N of them
+    scores: Array  # [N+1] and what it was worth
 
 
 def in_world(environment: Any, trajectories: int) -> Tasks:
@@ -105,36 +105,56 @@ def attempt(tasks: Tasks, learner: Learner, meta_params: PyTree, key: Array, tim
 
     after, (learned, judged, scores) = jax.lax.scan(one, born, (data_keys, jnp.arange(times + 1) == times))
     record = Record(born, now(learned), keys[:-1])
-    return Trial(Life(after, (), (), key_birth), record, jax.tree.map(lambda x: x[-1], judged), scores)
+    return Trial(Life(after, (), (), key_birth), record, judged, scores)
+
+
+class Window(NamedTuple):
+    """What an outer rule judges: agents, and the experience that belongs to each."""
+
+    agents: PyTree  # [M, ...]
+    judged: Experience  # [M, ...]
 
 
 def recorded(learner: Learner, outer: UpdateRule, strategy: str = "plain") -> Problem:
-    """Trials are lived again from their record, as functions of what their agents were born with; a rule's loss judges the end.
+    """Trials are lived again from their record, as functions of what their agents were born with; a rule's loss judges them.
 
-    Experience is data, as in `discovery/window.py`: so a trial may be learned from more than once.
+    Judged is the agent after each of its updates (Antoniou et al. 2019; with one update this is MAML), or the newborn where it
+    makes none. Experience is data, as in `discovery/window.py`: so a trial may be learned from more than once.
     """
 
     def enter(meta_params: PyTree, trial: Trial) -> tuple[PyTree, Trial]:
         born = start_life(learner, meta_params, trial.life.key)
         return {}, trial._replace(life=trial.life._replace(learner=born), record=trial.record._replace(learner=born))
 
-    def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Experience, Metrics]:
-        after, _ = relive(updates, rule_params, trial.record)
-        return trial._replace(life=trial.life._replace(learner=after)), trial.validation, {}
+    def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Window, Metrics]:
+        born, experience, keys = trial.record
+        if not len(keys):
+            return trial, Window(jax.tree.map(lambda x: x[None], born.params), trial.judged), {}
 
-    def judge(updates: Updates, rule_params: PyTree, trial: Trial, validation: Experience) -> tuple[Array, Metrics]:
-        taken = read(trial.life.learner.params, validation).taken
-        targets, _, _ = outer.targets({}, {}, Batch(validation, {}, {}))  # rules without a critic read no predictions
-        return mean_loss(taken, outer, targets, validation)
+        def one(state: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, PyTree]:
+            state, _ = updates.one(rule_params, state, *inputs)
+            return state, state.params
+
+        # Not `memory.repeat`: what it saves in short windows is the derivative in the first agent, which is all that counts here.
+        after, agents = jax.lax.scan(one, born, (experience, keys))
+        return trial._replace(life=trial.life._replace(learner=after)), Window(agents, later(trial.judged)), {}
+
+    def judge(updates: Updates, rule_params: PyTree, trial: Trial, window: Window) -> tuple[Array, Metrics]:
+        def one(inputs: Window) -> Array:
+            taken = read(inputs.agents, inputs.judged).taken
+            targets, _, _ = outer.targets({}, {}, Batch(inputs.judged, {}, {}))  # rules without a critic read no predictions
+            return mean_loss(taken, outer, targets, inputs.judged)[0]
+
+        return jnp.mean(jax.lax.map(one, window)), {}
 
     return Problem(enter, live, judge, make_updates(learner, strategy))
 
 
 def lived(learner: Learner, outer: UpdateRule) -> Problem:
     """Trials as they were: for an estimator that only asks where they ended."""
-    problem = recorded(learner, outer)
 
-    def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Experience, Metrics]:
-        return trial, trial.validation, {}
+    def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Window, Metrics]:
+        last = jax.tree.map(lambda x: x[None], trial.life.learner.params)
+        return trial, Window(last, jax.tree.map(lambda x: x[-1:], trial.judged)), {}
 
-    return problem._replace(enter=lambda meta_params, trial: ({}, trial), live=live)
+    return recorded(learner, outer)._replace(enter=lambda meta_params, trial: ({}, trial), live=live)

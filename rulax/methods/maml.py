@@ -39,9 +39,10 @@ class Walk(NamedTuple):
     tasks: int = 20  # per meta-update
     trajectories: int = 20
     hidden: tuple[int, ...] = (100, 100)
-    rate: float = 0.1  # of the first update; later ones, which only tests make, have half of it
+    rate: float = 0.5  # of the first update; later ones have half of it
+    updates: int = 3  # per task: after each the agent is judged
     meta_rate: float = 2e-3
-    epochs: int = 4
+    epochs: int = 2
     clip: float = 0.3
     tested: int = 400
     chunk: int = 2
@@ -50,10 +51,8 @@ class Walk(NamedTuple):
 
 def walking_plan(environment: Any, sizes: Walk, estimator: str) -> Plan:
     """Policy gradients in a world with continuous actions."""
-    # Advantages in units of reward: the nearer the goal, the smaller they are, so that the second and third update do not overshoot.
-    rule = likelihood_ratio(standard=False, distribution=gaussian)
-    learner = Learner(rule, optax.sgd(sizes.rate))
-    slower = Learner(rule, optax.sgd(optax.piecewise_constant_schedule(sizes.rate, {1: 0.5})))
+    halved = optax.piecewise_constant_schedule(sizes.rate, {1: 0.5})
+    learner = Learner(likelihood_ratio(distribution=gaussian), optax.sgd(halved))
     problem = recorded(learner, likelihood_ratio(clip=sizes.clip, distribution=gaussian), "mixed")
     steps = Learning(learning_rate=sizes.meta_rate, schedule="linear", clip_gradient=0.5, adam_eps=1e-5)
     network = Network(hidden=sizes.hidden)
@@ -63,19 +62,19 @@ def walking_plan(environment: Any, sizes: Walk, estimator: str) -> Plan:
 
     return Plan(
         birth=birth,
-        train=Phase(in_world(environment, sizes.trajectories), learner, 1, sizes.tasks),
-        test=Phase(in_world(environment, 2 * sizes.trajectories), slower, 3, sizes.tested),
+        train=Phase(in_world(environment, sizes.trajectories), learner, sizes.updates, sizes.tasks),
+        test=Phase(in_world(environment, 2 * sizes.trajectories), learner, 3, sizes.tested),
         problem=problem,
         estimator=estimator,
         optimiser=make_optimiser(steps, sizes.total * sizes.epochs),
         total=sizes.total,
-        cost=2 * sizes.tasks * sizes.trajectories * environment.horizon,
+        cost=(sizes.updates + 1) * sizes.tasks * sizes.trajectories * environment.horizon,
         epochs=sizes.epochs,
         pretraining=sizes.pretraining,
     )
 
 
-POINT_SIZES = {"quick": Walk(20, 10, 10, (32, 32), tested=100), "full": Walk(300, pretraining=60)}
+POINT_SIZES = {"quick": Walk(20, 10, 10, (32, 32), tested=100), "full": Walk(150, pretraining=30)}
 VELOCITY_SIZES = {"quick": Walk(10, 10, 10, (32, 32), tested=100), "full": Walk(150, pretraining=30)}
 
 

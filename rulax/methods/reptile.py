@@ -81,22 +81,16 @@ def report_sinusoid(scores: dict[str, np.ndarray], tasks: PyTree) -> Tested:
 
 
 POINT_SIZES = {
-    "quick": Walk(20, 10, 10, (32, 32), tested=100, epochs=1),
-    "full": Walk(150, epochs=1, meta_rate=5e-3, chunk=5),
+    "quick": Walk(20, 10, 10, (32, 32), updates=4, tested=100, epochs=1),
+    "full": Walk(150, updates=4, epochs=1, meta_rate=5e-3, chunk=5),
 }
-POINT_UPDATES = 4
 
 
 def start_point(suite: Suite, seed: int) -> Study:
     """Navigation, with four policy gradients per task; their displacement is a gradient for Adam."""
     sizes, world = POINT_SIZES[suite], Point()
     plan = walking_plan(world, sizes, "displacement")
-    learner = plan.train.learner
-    plan = plan._replace(
-        train=plan.train._replace(updates=POINT_UPDATES),
-        problem=lived(learner, likelihood_ratio(distribution=gaussian)),
-        cost=plan.cost // 2 * (POINT_UPDATES + 1),
-    )
+    plan = plan._replace(problem=lived(plan.train.learner, likelihood_ratio(distribution=gaussian)))
     return Initialisation(plan, seed, functools.partial(report_closed, world), chunk=sizes.chunk)
 
 

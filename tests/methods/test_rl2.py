@@ -35,7 +35,9 @@ def test_an_untrained_agent_earns_what_chance_does_and_is_scored_by_means():
     assert (totals <= 5 * means.max(1) + 1e-5).all()
     assert (totals >= 5 * means.min(1) - 1e-5).all()
     uniform = 5 * means.mean(1)
-    assert abs((totals - uniform).mean()) < 4 * (totals - uniform).std() / np.sqrt(2000) + 0.02  # an untrained policy is nearly uniform
+    assert (
+        abs((totals - uniform).mean()) < 4 * (totals - uniform).std() / np.sqrt(2000) + 0.02
+    )  # an untrained policy is nearly uniform
 
 
 @pytest.mark.parametrize("pulls", [3, 10])
