@@ -3,7 +3,7 @@
     estimate(problem, meta_params, member) -> gradient, member after the window, metrics
 
 A `Problem` says how meta-parameters enter a life and how its outcome is judged. For DiscoRL they are the rule's parameters; for
-MAML and Reptile they are what an agent is born with.
+MAML and Reptile they are what an agent is born with. A member is whatever has a `life`: one of a population, or of a method.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from rulax.discovery.memory import Update, Updates
-from rulax.discovery.population import Member
-from rulax.discovery.window import Window
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+
+Member = PyTree  # a NamedTuple with a `life`: learning/life.py
+Window = PyTree  # what `live` leaves for `judge`
 
 
 class Problem(NamedTuple):

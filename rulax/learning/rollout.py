@@ -44,12 +44,16 @@ def begin(streams: Any, task: PyTree, memory: PyTree, key: Array) -> Actor:
 
 
 def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> tuple[Actor, Experience, Episode]:
-    """Act for `unroll` steps in every stream: where the agent is now, what happened, which episodes ended [T, B]."""
+    """Act for `unroll` steps in every stream: where the agent is now, what happened, which episodes ended [T, B].
+
+    An agent whose policy is not logits says how to `sample` from it.
+    """
+    sample = getattr(agent, "sample", jax.random.categorical)
 
     def one_step(actor: Actor, key: Array) -> tuple[Actor, Step]:
         key_action, key_world = jax.random.split(key)
         logits, memory = agent.act(actor.observation, actor.first, actor.memory)
-        action = jax.random.categorical(key_action, logits)
+        action = sample(key_action, logits)
         world, timestep = streams.step(actor.task, actor.world, action, key_world)
         decided = decide(actor, action, logits, timestep)
         return Actor(actor.task, world, timestep.observation, timestep.first, memory), decided

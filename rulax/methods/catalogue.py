@@ -7,6 +7,8 @@ import importlib
 from rulax.methods.base import Experiment
 
 METHODS = {
+    "maml": "meta-parameters from which one gradient step helps most (Finn et al. 2017), and its first-order form",
+    "reptile": "meta-parameters moved to where ordinary learning ends (Nichol et al. 2018)",
     "rl2": "a recurrent policy whose memory learns within a trial (Duan et al. 2016; Wang et al. 2016)",
     "plain": "Disco103 as a plain learner in the same worlds: no memory, no meta-training, only its updates",
 }

@@ -1,0 +1,55 @@
+"""The policy gradient as a ratio of likelihoods, of which also the second derivative is right: the inner rule of MAML."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rulax.agents.distributions import Distribution
+from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.linear_baseline import fitted_values
+from rulax.rules.ppo import clipped_surrogate
+from rulax.rules.returns import lambda_returns, over_streams
+from rulax.rules.values import entropy, log_probability, masked_mean, standardise
+from rulax.types import Head
+
+categorical = Distribution(jax.random.categorical, log_probability, entropy)
+
+
+def likelihood_ratio(
+    discount: float = 0.99, clip: float | None = None, standard: bool = True, distribution: Distribution = categorical
+) -> UpdateRule:
+    """REINFORCE with a linear baseline, as the surrogate of Foerster et al. (2018) and Rothfuss et al. (2019, eq. 8).
+
+    G_t = r_t + discount G_{t+1};  A_t = G_t - b(o_t, t), b fitted to this batch, then standardised over it
+    loss = -ratio A_t,  ratio = pi(a_t) / mu(a_t), mu the policy that acted: data
+
+    Where pi = mu the ratio is 1 and its gradient that of log pi; its second derivative also holds grad log pi grad log pi^T, which
+    log pi itself lacks. That term says how the update changes because other actions would have been sampled. `clip` bounds what
+    can be won by leaving mu, as PPO does: for the outer loss, of which several steps are made on the same experience.
+    """
+
+    def heads(num_actions):
+        return {"policy": Head(num_actions)}
+
+    def targets(rule_params, rule_state, batch):
+        del rule_params
+        experience = batch.experience
+        nothing = jnp.zeros_like(experience.first, experience.reward.dtype)  # an episode cut off counts for what it was
+        arrays = (experience.reward, discount * experience.discount, nothing, experience.valid)
+        returns = over_streams(lambda_returns, *arrays, trace=1.0)
+        advantages = returns - fitted_values(experience, returns)
+        metrics = {"return": masked_mean(returns, experience.valid), "advantage": masked_mean(advantages, experience.valid)}
+        if standard:
+            advantages = standardise(advantages, experience.valid)
+        return {"advantage": advantages}, rule_state, metrics
+
+    def loss(taken, targets, experience):
+        now_likely = distribution.log_probability(taken["policy"], experience.action)
+        log_ratio = now_likely - distribution.log_probability(experience.behaviour, experience.action)
+        ratio, advantage = jnp.exp(log_ratio), targets["advantage"]
+        gain = ratio * advantage if clip is None else clipped_surrogate(ratio, advantage, clip)
+        metrics = {"entropy": distribution.entropy(taken["policy"]), "kl": ratio - 1 - log_ratio}
+        return -gain, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
+
+    return UpdateRule(heads, no_params, no_state, targets, loss)

@@ -1,0 +1,41 @@
+"""Supervised learning as a rule: an example is a step whose observation is the input and whose reward is the output."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.types import Array, Experience, Head
+
+PREDICTION = "prediction"
+
+
+def regression() -> UpdateRule:
+    """Squared error of the prediction at each observation: loss = (prediction(x_t) - y_t)²."""
+
+    def heads(num_actions):
+        return {PREDICTION: Head(1)}
+
+    def targets(rule_params, rule_state, batch):
+        del rule_params
+        return {"output": batch.experience.reward}, rule_state, {}
+
+    def loss(taken, targets, experience):
+        return jnp.square(taken[PREDICTION][..., 0] - targets["output"]), {}
+
+    return UpdateRule(heads, no_params, no_state, targets, loss)
+
+
+def as_experience(inputs: Array, outputs: Array) -> Experience:
+    """Examples [T, D] and [T] as one stream of experience, in which nothing was done."""
+    shape = (outputs.shape[0], 1)
+    return Experience(
+        observation=jnp.concatenate([inputs, inputs[-1:]])[:, None],
+        action=jnp.zeros(shape, jnp.int32),
+        reward=outputs[:, None],
+        discount=jnp.ones(shape, outputs.dtype),
+        first=jnp.zeros((shape[0] + 1, 1), bool),
+        valid=jnp.ones(shape, bool),
+        behaviour=jnp.zeros((*shape, 1), outputs.dtype),
+        memory=(),
+    )

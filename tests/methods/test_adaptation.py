@@ -1,0 +1,111 @@
+"""What the gradient-based methods are made of: whole episodes, scores, the linear baseline, and one small run from end to end."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from rulax.agents.distributions import gaussian
+from rulax.envs.base import Episode
+from rulax.envs.point import Point
+from rulax.methods import maml, reptile
+from rulax.methods.adaptation import mean_return, whole_episodes
+from rulax.methods.catalogue import experiments_of
+from rulax.methods.initialisation import Initialisation
+from rulax.rules.linear_baseline import RIDGE, fitted_values, steps_since_start
+from rulax.types import Experience
+
+
+def test_the_gaussian_is_scipys():
+    rng = np.random.default_rng(0)
+    mean, deviation, action = rng.normal(size=(4, 2)), rng.uniform(0.2, 2, size=(4, 2)), rng.normal(size=(4, 2))
+    numbers = jnp.asarray(np.concatenate([mean, np.log(deviation)], -1))
+    normal = scipy.stats.norm(mean, deviation)
+    np.testing.assert_allclose(gaussian.log_probability(numbers, action), normal.logpdf(action).sum(-1), rtol=1e-5)
+    np.testing.assert_allclose(gaussian.entropy(numbers), normal.entropy().sum(-1), rtol=1e-5)
+    drawn = gaussian.sample(jax.random.key(0), jnp.broadcast_to(numbers[0], (20_000, 4)))
+    np.testing.assert_allclose(drawn.mean(0), mean[0], atol=4 * deviation[0].max() / 20_000**0.5)
+    np.testing.assert_allclose(drawn.std(0), deviation[0], rtol=0.03)
+
+
+def experience_of(first, reward, valid=None, observation=None):
+    steps, streams = reward.shape
+    valid = np.ones((steps, streams), bool) if valid is None else valid
+    observation = np.zeros((steps + 1, streams, 2), np.float32) if observation is None else observation
+    return Experience(observation, None, jnp.asarray(reward), None, jnp.asarray(first), jnp.asarray(valid), None, ())
+
+
+def test_episodes_that_the_batch_cut_off_are_left_out_and_scores_count_the_first():
+    """Stream 0 ends at steps 1 and 4; stream 1 ends at step 2, and then is cut off."""
+    ended = np.array([[0, 0], [1, 0], [0, 1], [0, 0], [1, 0]], bool)
+    first = np.concatenate([np.ones((1, 2), bool), ended])
+    reward = np.array([[1, 10], [2, 20], [4, 40], [8, 80], [16, 160]], np.float32)
+    whole = whole_episodes(experience_of(first, reward), Episode(jnp.asarray(ended), None, None))
+    np.testing.assert_array_equal(whole.valid, [[1, 1], [1, 1], [1, 1], [1, 0], [1, 0]])
+    np.testing.assert_allclose(mean_return(whole), (3 + 70) / 2)
+    np.testing.assert_array_equal(steps_since_start(jnp.asarray(first[:-1])), [[0, 0], [1, 1], [0, 2], [1, 0], [2, 1]])
+
+
+def test_the_baseline_is_ridge_regression_over_valid_steps():
+    rng = np.random.default_rng(1)
+    first = np.zeros((9, 3), bool)
+    first[0] = first[4, 1] = True
+    valid = rng.random((8, 3)) < 0.8
+    observation = rng.normal(size=(9, 3, 2)).astype(np.float32)
+    returns = rng.normal(size=(8, 3)).astype(np.float32)
+    spoilt = np.where(valid, returns, np.nan).astype(np.float32)
+    found = fitted_values(experience_of(first, returns, valid, observation), jnp.asarray(spoilt))
+    time = np.stack([np.arange(8), np.r_[0:4, 0:4], np.arange(8)], 1)[..., None] / 100
+    seen = observation[:-1]
+    features = np.concatenate([seen, seen**2, time, time**2, time**3, np.ones_like(time)], -1)
+    rows, wanted = features[valid].astype(np.float64), returns[valid]
+    solution = np.linalg.solve(rows.T @ rows + RIDGE * np.eye(8), rows.T @ wanted)
+    np.testing.assert_allclose(found, features @ solution, atol=2e-2)
+
+
+def test_the_experiments_name_themselves():
+    for method in ("maml", "reptile"):
+        found = experiments_of(method)
+        assert all(each.method == method for each in found)
+        assert len({each.name for each in found}) == len(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Short(Point):
+    horizon = 5
+
+
+TINY = maml.Walk(2, 2, 3, (4,), epochs=2, tested=4, chunk=1)
+
+
+def test_reptile_runs_and_chunks_do_not_matter(monkeypatch):
+    """Two meta-updates one by one are two at once, and all parameters move."""
+    monkeypatch.setattr(reptile, "Point", Short)
+    monkeypatch.setitem(reptile.POINT_SIZES, "quick", TINY)
+    one, two = (reptile.start_point("quick", 3) for _ in range(2))
+    assert isinstance(one, Initialisation)
+    assert isinstance(two, Initialisation)
+    two.chunk = 2
+    one.advance()
+    one.advance()
+    assert two.advance().fraction == 1
+    assert one.done()
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one.state.meta_params, two.state.meta_params)
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.any(a != b)), one.state.meta_params, one.first)))
+
+
+def test_maml_gives_a_verdict_with_all_its_parts(monkeypatch):
+    monkeypatch.setattr(maml.point, "Point", Short)
+    monkeypatch.setitem(maml.POINT_SIZES, "quick", TINY._replace(pretraining=1))
+    study = maml.start_point("backprop", "quick", 3)
+    assert np.isfinite(study.advance().value)
+    tested = study.test()
+    assert tested.values.shape == (4,)
+    assert np.isfinite(tested.values).all()
+    assert {"return_0", "return_3", "worst_margin"} <= set(tested.details)
+    assert {"random", "pretrained", "sees the goal"} == set(tested.baselines)
+    margins = [tested.details[f"return_{n}"] - value for n, value in maml.POINT.items()]
+    np.testing.assert_allclose(tested.details["worst_margin"], min(margins), rtol=1e-5)
+    assert tested.baselines["sees the goal"] >= -4 * 2**0.5 * 0.5

@@ -1,0 +1,193 @@
+"""The meta-gradients of MAML against finite differences in float64, what its first-order form leaves out, and Reptile by hand."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from rulax.agents import make_agent
+from rulax.agents.distributions import gaussian
+from rulax.agents.gaussian import make_gaussian_agent
+from rulax.discovery.estimators import backprop, displacement, first_order
+from rulax.discovery.window import Record
+from rulax.envs.regression import Sinusoid
+from rulax.learning.life import Life
+from rulax.learning.update import Learner, start_life
+from rulax.methods.adaptation import Tasks, Trial, attempt, lived, recorded, squared_error, with_examples
+from rulax.rules.likelihood_ratio import categorical, likelihood_ratio
+from rulax.rules.regression import PREDICTION, as_experience, regression
+from rulax.settings import Network
+from rulax.types import Experience
+
+NETWORK = Network(hidden=(4, 3), activation="tanh", torso="mlp")
+UPDATES = 2
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with jax.enable_x64(True):
+        yield
+
+
+def as_double(tree):
+    return jax.tree.map(lambda x: x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x, tree)
+
+
+def supervised():
+    """An agent, its learner and outer rule, and a recorded trial on one wave."""
+    family, rule = Sinusoid(), regression()
+    agent = as_double(make_agent(jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float64), 1, rule.heads(1), NETWORK))
+    learner = Learner(rule, optax.sgd(0.1))
+    trial = attempt(with_examples(family, 5, 7), learner, agent, jax.random.key(1), UPDATES)
+    return agent, learner, rule, trial
+
+
+def reinforced():
+    """The same with a Gaussian policy on recorded random experience, some of it invalid, made by a policy slightly off."""
+    shape, key = (UPDATES + 1, 6, 5), jax.random.key(2)
+    keys = jax.random.split(key, 6)
+    agent = as_double(make_gaussian_agent(jax.random.key(0), jax.ShapeDtypeStruct((2,), jnp.float64), 2, NETWORK, 0.7))
+    first = jnp.zeros((*shape[:1], 7, 5), bool).at[:, 0].set(True)
+    experience = Experience(
+        observation=jax.random.normal(keys[0], (shape[0], 7, 5, 2)),
+        action=jax.random.normal(keys[1], (*shape, 2)),
+        reward=jax.random.normal(keys[2], shape),
+        discount=jnp.ones(shape),
+        first=first,
+        valid=jax.random.bernoulli(keys[3], 0.8, shape),
+        behaviour=0.3 * jax.random.normal(keys[4], (*shape, 4)),
+        memory=(),
+    )
+    learner = Learner(likelihood_ratio(distribution=gaussian), optax.sgd(0.3))
+    outer = likelihood_ratio(clip=5.0, distribution=gaussian)
+    born = start_life(learner, agent, keys[5])
+    record = Record(born, jax.tree.map(lambda x: x[:-1], experience), jax.random.split(keys[5], UPDATES))
+    trial = Trial(Life(born, (), (), keys[5]), record, experience, jnp.zeros(UPDATES + 1))
+    return agent, learner, outer, trial
+
+
+def loss_after(problem, trial, agent):
+    _, entered = problem.enter(agent, trial)
+    after, window, _ = problem.live(problem.updates, {}, entered)
+    return problem.judge(problem.updates, {}, after, window)[0]
+
+
+def differences(function, agent, step=1e-5):
+    """Central differences in every parameter."""
+    flat, back = ravel_pytree(agent)
+    values = jax.jit(jax.vmap(lambda flat: function(back(flat))))
+    plus, minus = values(flat + step * jnp.eye(flat.size)), values(flat - step * jnp.eye(flat.size))
+    return (plus - minus) / (2 * step)
+
+
+# Each is what the experiment of its kind uses.
+@pytest.mark.parametrize(("setting", "strategy"), [(supervised, "plain"), (reinforced, "mixed")])
+def test_maml_is_the_whole_derivative(setting, strategy):
+    agent, learner, outer, trial = setting()
+    problem = recorded(learner, outer, strategy)
+    grads, _, _ = jax.jit(lambda agent: backprop(problem, agent, trial))(agent)
+    wanted = differences(lambda agent: loss_after(problem, trial, agent), agent)
+    np.testing.assert_allclose(ravel_pytree(grads)[0], wanted, rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("setting", [supervised, reinforced])
+def test_first_order_maml_is_the_derivative_where_agents_arrive(setting):
+    """It ignores how updates depend on their start: the mean over updates of the loss's gradient at the agent after each."""
+    agent, learner, outer, trial = setting()
+    problem = recorded(learner, outer)
+    grads, _, _ = jax.jit(lambda agent: first_order(problem, agent, trial))(agent)
+    whole, _, _ = jax.jit(lambda agent: backprop(problem, agent, trial))(agent)
+    _, entered = problem.enter(agent, trial)
+    _, window, _ = jax.jit(lambda entered: problem.live(problem.updates, {}, entered))(entered)
+
+    def moved_together(params):
+        agents = jax.tree.map(lambda each, old, new: each + new - old, window.agents, agent, params)
+        return problem.judge(problem.updates, {}, entered, window._replace(agents=agents))[0]
+
+    flat = ravel_pytree(grads)[0]
+    np.testing.assert_allclose(flat, differences(moved_together, agent), rtol=1e-5, atol=1e-8)
+    other = ravel_pytree(whole)[0]
+    assert float(jnp.linalg.norm(flat - other) / jnp.linalg.norm(other)) > 0.02
+
+
+def surrogate(rule, numbers, behaviour, action, advantage):
+    """The rule's loss of single steps [N]: experience with one step in N streams."""
+    experience = Experience(None, action[None], advantage[None], None, None, jnp.ones((1, len(advantage)), bool), behaviour, ())
+    taken = {"policy": jnp.broadcast_to(numbers, (1, len(advantage), numbers.size))}
+    return rule.loss(taken, {"advantage": advantage[None]}, experience)[0][0]
+
+
+def test_the_second_derivative_is_right_for_a_softmax_bandit():
+    """Over all actions, weighted by the policy that acted: the Hessian of the expected reward, which log pi does not give."""
+    logits, rewards = jnp.array([0.3, -0.5, 1.1]), jnp.array([1.0, 2.0, -0.7])
+    actions, likely = jnp.arange(3), jax.nn.softmax(logits)
+    behaviour = jnp.broadcast_to(logits, (1, 3, 3))
+
+    def sampled(numbers):
+        return jnp.sum(likely * surrogate(likelihood_ratio(), numbers, behaviour, actions, rewards))
+
+    def expected(numbers):
+        return -jnp.sum(jax.nn.softmax(numbers) * rewards)
+
+    def by_log(numbers):
+        return -jnp.sum(likely * jax.nn.log_softmax(numbers) * rewards)
+
+    for derivative in (jax.grad, jax.hessian):
+        found, wanted, other = jax.jit(lambda x, d=derivative: (d(sampled)(x), d(expected)(x), d(by_log)(x)))(logits)
+        np.testing.assert_allclose(found, wanted, atol=1e-12)
+        assert (np.abs(other - wanted).max() > 0.05) == (derivative is jax.hessian)
+    assert categorical.sample is jax.random.categorical
+
+
+def test_the_second_derivative_is_right_for_a_gaussian():
+    """Reward -(a - c)²: J(m, s) = -((m - c)² + e^{2 s}). All integrands are polynomials, so the quadrature is exact."""
+    numbers, wanted = jnp.array([0.4, -0.3]), 1.3
+    nodes, weights = np.polynomial.hermite_e.hermegauss(12)
+    actions = numbers[0] + jnp.exp(numbers[1]) * jnp.asarray(nodes)
+    rewards, likely = -jnp.square(actions - wanted), jnp.asarray(weights / weights.sum())
+    behaviour = jnp.broadcast_to(numbers, (1, 12, 2))
+
+    def sampled(numbers):
+        return jnp.sum(likely * surrogate(likelihood_ratio(distribution=gaussian), numbers, behaviour, actions[:, None], rewards))
+
+    def expected(numbers):
+        return (numbers[0] - wanted) ** 2 + jnp.exp(2 * numbers[1])
+
+    for derivative in (jax.grad, jax.hessian):
+        found, wanted_slope = jax.jit(lambda x, d=derivative: (d(sampled)(x), d(expected)(x)))(numbers)
+        np.testing.assert_allclose(found, wanted_slope, atol=1e-9)
+
+
+class Slope(eqx.Module):
+    """Predicts w x."""
+
+    weight: jax.Array  # [D]
+
+    def embed(self, experience):
+        return experience.observation @ self.weight
+
+    def predict(self, seen):
+        return {PREDICTION: seen[..., None]}
+
+    def predict_taken(self, seen, action):
+        return self.predict(seen)
+
+
+def test_reptile_moves_to_where_gradient_descent_on_a_quadratic_ends():
+    """w_k = w* + (I - 2 rate X^T X / n)^k (w_0 - w*)."""
+    x = np.random.default_rng(0).normal(size=(5, 2))
+    best, start, rate, times = np.array([1.0, -2.0]), np.array([0.5, 3.0]), 0.1, 3
+    examples = as_experience(jnp.asarray(x), jnp.asarray(x @ best))
+    tasks = Tasks(lambda key: (), lambda task, agent, key: (examples, examples), squared_error, fresh=False)
+    learner = Learner(regression(), optax.sgd(rate))
+    trial = attempt(tasks, learner, Slope(jnp.asarray(start)), jax.random.key(0), times)
+    grads, after, metrics = displacement(lived(learner, regression()), Slope(jnp.asarray(start)), trial)
+    shrink = np.eye(2) - 2 * rate * x.T @ x / 5
+    ends = [best + np.linalg.matrix_power(shrink, k) @ (start - best) for k in range(times + 1)]
+    np.testing.assert_allclose(grads.weight, start - ends[-1], rtol=1e-6)
+    np.testing.assert_allclose(after.life.learner.params.weight, ends[-1], rtol=1e-6)
+    np.testing.assert_allclose(trial.scores, [np.mean((x @ (w - best)) ** 2) for w in ends], rtol=1e-6)
+    np.testing.assert_allclose(metrics["outer_loss"], trial.scores[-1], rtol=1e-6)
