@@ -17,7 +17,6 @@ from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.window import Record
 from rulax.envs.base import Episode
 from rulax.envs.wrappers import TimeLimit, select, streams
-from rulax.learning.life import Life
 from rulax.learning.rollout import act, begin
 from rulax.learning.update import Learner, mean_loss, read, start_life, update
 from rulax.rules.base import UpdateRule
@@ -35,10 +34,17 @@ class Tasks(NamedTuple):
     fresh: bool  # whether every update gets new experience, or the same again
 
 
+class Learned(NamedTuple):
+    """What is left of a life whose experience was made elsewhere."""
+
+    learner: LearnerState
+    key: Array
+
+
 class Trial(NamedTuple):
     """One agent and its task."""
 
-    life: Life  # after its updates
+    life: Learned  # after its updates
     record: Record  # of them
     judged: Experience  # [N+1, ...] what it is judged by after 0, 1, ... N of them
     scores: Array  # [N+1] and what it was worth
@@ -105,7 +111,7 @@ def attempt(tasks: Tasks, learner: Learner, meta_params: PyTree, key: Array, tim
 
     after, (learned, judged, scores) = jax.lax.scan(one, born, (data_keys, jnp.arange(times + 1) == times))
     record = Record(born, now(learned), keys[:-1])
-    return Trial(Life(after, (), (), key_birth), record, judged, scores)
+    return Trial(Learned(after, key_birth), record, judged, scores)
 
 
 class Window(NamedTuple):

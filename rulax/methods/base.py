@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 Suite = Literal["quick", "full"]
+WORST_MARGIN = "worst_margin"  # among details: by how much the tightest of several goals is exceeded; negative fails the full suite
 Kind = Literal["exact", "oracle", "planner", "baseline"]
 
 

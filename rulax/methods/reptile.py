@@ -62,7 +62,7 @@ def start_sinusoid(suite: Suite, seed: int) -> Study:
         optimiser=optax.sgd(optax.linear_schedule(sizes.meta_rate, 0.0, sizes.total)),
         total=sizes.total,
         cost=sizes.tasks * sizes.shots * sizes.updates,
-        pretraining=sizes.total // 10,
+        pretraining=sizes.total,
         baseline=(recorded(learner, rule), make_optimiser(Learning(learning_rate=1e-3), 1)),
     )
     return Initialisation(plan, seed, report_sinusoid, chunk=sizes.chunk)

@@ -125,13 +125,13 @@ def of_comparison(folder: Path, settings: Entry) -> Entry:
 def of_methods(folder: Path, settings: Entry) -> Entry:
     """The experiments of a method: the mean of their scores on the common axis."""
     records = [read(path) for path in sorted(folder.glob("*.*.json"))]
-    steps, scores = [record.get("env_steps", 0) for record in records], [record.get("score") for record in records]
+    scores = [float(record["score"]) for record in records if record.get("score") is not None]
     return {
         "env": settings.get("experiment") or f"{len(records)} experiments",
         "rule": settings.get("method"),
-        "steps": sum(steps),
+        "steps": sum(record.get("env_steps", 0) for record in records),
         "finished": (folder / "table.md").exists(),  # written when all of them are done
-        "score": sum(scores) / len(scores) if scores and None not in scores else None,
+        "score": sum(scores) / len(scores) if scores else None,
         "seconds": sum(record.get("wall_s", 0) for record in records),
     }
 

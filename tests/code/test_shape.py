@@ -16,8 +16,8 @@ LAYERS = [
     {"rules", "metanet"},  # a discovered rule is a meta-network, which reads values as every rule does
     {"learning"},
     {"discovery"},
-    {"methods"},
     {"evaluation"},
+    {"methods"},  # a method is judged by references, which stand in evaluation
     {"run", "report"},  # a run ends with a page, and a page is made from a run's folder
 ]
 LAYER = {name: index for index, names in enumerate(LAYERS) for name in names}
