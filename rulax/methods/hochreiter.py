@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from typing import NamedTuple
 
 import equinox as eqx
@@ -24,10 +23,10 @@ from rulax.agents.layers import Linear
 from rulax.envs.regression import Quadratic
 from rulax.evaluation.references import bayes_linear_filter, quadratic_features
 from rulax.learning.optimisers import make_optimiser
-from rulax.learning.train import CHUNK_SECONDS
 from rulax.methods.base import Experiment, Progress, Published, Reference, Study, Suite, Tested
+from rulax.methods.loop import Loop
 from rulax.settings import Learning
-from rulax.types import Array, PyTree
+from rulax.types import Array, Metrics, PyTree
 
 TEST_SEED = 2001  # never a seed of training
 TEST_AT_ONCE = 1_000
@@ -76,7 +75,6 @@ class State(NamedTuple):
 
     params: PyTree
     optimiser_state: PyTree
-    updates: Array  # [] int32
     key: Array
 
 
@@ -103,44 +101,31 @@ class Functions(Study):
         self.setting = settings[suite]
         self.optimiser = make_optimiser(self.setting.learning(), self.setting.updates)
         self.state = self._start(jax.random.key(seed))
-        self._chunk = 1
-        self._steps = jax.jit(self._several)
+        self.loop = Loop(self._update, self.setting.updates)
 
     def _start(self, key: Array) -> State:
         key_params, key_life = jax.random.split(key)
         params = Regressor(key_params, Quadratic.inputs, self.setting.memory)
-        return State(params, self.optimiser.init(params), jnp.int32(0), key_life)
+        return State(params, self.optimiser.init(params), key_life)
 
-    def _update(self, state: State) -> tuple[State, Array]:
+    def _update(self, state: State) -> tuple[State, Metrics]:
         key, key_sample = jax.random.split(state.key)
         x, y = sample(self.setting.functions, self.setting.examples, key_sample)
         loss, grads = jax.value_and_grad(mean_squared_error)(state.params, x, y)
         changes, optimiser_state = self.optimiser.update(grads, state.optimiser_state, state.params)
-        return State(optax.apply_updates(state.params, changes), optimiser_state, state.updates + 1, key), loss
-
-    def _several(self, state: State, number: Array) -> tuple[State, Array]:
-        def body(_: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-            state, total = carry
-            state, loss = self._update(state)
-            return state, total + loss
-
-        state, total = jax.lax.fori_loop(0, number, body, (state, jnp.zeros(())))
-        return state, total / jnp.maximum(number, 1)
+        return State(optax.apply_updates(state.params, changes), optimiser_state, key), {"loss": loss}
 
     def advance(self) -> Progress:
-        number = min(self._chunk, self.setting.updates - int(self.state.updates))
-        began = time.perf_counter()
-        self.state, loss = jax.block_until_ready(self._steps(self.state, jnp.int32(number)))
-        self._chunk = max(1, int(number * min(CHUNK_SECONDS / (time.perf_counter() - began), 4)))
-        made, setting = int(self.state.updates), self.setting
+        self.state, metrics = self.loop.advance(self.state)
+        made, setting = self.loop.made, self.setting
         drawn = made * setting.functions * setting.examples
-        return Progress(made / setting.updates, made, drawn, float(loss) / VARIANCE)
+        return Progress(made / setting.updates, made, drawn, metrics["loss"] / VARIANCE)
 
     def done(self) -> bool:
-        return int(self.state.updates) >= self.setting.updates
+        return self.loop.done()
 
     def test(self) -> Tested:
-        errors, filtered = test_errors(self.state.params, self.setting.test_functions, self.setting.examples)
+        errors, filtered = errors_of(self.state.params, self.setting.test_functions, self.setting.examples)
         details = {f"error at {i}, of the variance": float(errors[i - 1]) / VARIANCE for i in SHOWN}
         details |= {f"mean squared error at {i}": float(errors[i - 1]) for i in SHOWN}
         details |= {f"linear filter's at {i}": float(filtered[i - 1]) for i in SHOWN}
@@ -156,7 +141,7 @@ def examples_needed(errors: np.ndarray) -> int:
     return int(good[0]) + 1 if good.size else errors.size + 1
 
 
-def test_errors(params: PyTree, number: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
+def errors_of(params: PyTree, number: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean squared errors at each example [T] over `number` new functions: the network's, and the linear filter's."""
 
     @functools.partial(jax.jit, static_argnums=1)
