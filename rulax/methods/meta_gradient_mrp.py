@@ -192,7 +192,7 @@ class Lives(Study):
 
 def process_experiment(name: str, about: str, process: Process) -> Experiment:
     """One process as an experiment."""
-    settings: dict[Suite, Setting] = {"quick": Setting(process, 10_000), "full": Setting(process, 100_000)}
+    settings: dict[Suite, Setting] = {"quick": Setting(process, 10_000), "full": Setting(process, 50_000)}
     metric = "share of ten lives with a smaller error than the best of 21 constants"
     return Experiment("meta_gradient", name, about, metric, 0.9, 0.9, functools.partial(Lives, settings), minutes=1)
 
