@@ -26,9 +26,9 @@ from rulax.discovery.objectives import by_policy_gradient
 from rulax.discovery.population import Family, Member, birth
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record, Window, describe, practise
-from rulax.envs.base import Environment, Transition
+from rulax.envs.base import Environment
 from rulax.envs.choice import DelayedChoice
-from rulax.envs.wrappers import Wrapped
+from rulax.envs.told import Told, ToldTask
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.life import make_learner
 from rulax.learning.rollout import act, begin
@@ -48,52 +48,8 @@ TOLD = 5.0  # logits are told in this unit: from 0.4 to 6 is from a discount of 
 FIXED = (0.6, 0.9, 0.99, 0.995, 0.998, 0.9995)
 COMMON = 0.99
 BINS = Bins(41, 4.0)  # returns are at most 1
-
-
-class ToldTask(NamedTuple):
-    """A world's own task, and what the agent is told of its rule."""
-
-    world: PyTree
-    told: Array  # [n]
-
-
-@dataclasses.dataclass(frozen=True)
-class Told(Wrapped):
-    """The same world, in which every observation ends with the `number` parameters of the rule.
-
-    What a value should be depends on the discount, so a value function that does not know it would be wrong after each change.
-    """
-
-    number: int
-
-    @property
-    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return jax.ShapeDtypeStruct((int(np.prod(self.world.observation.shape)) + self.number,), jnp.float32)
-
-    def default_task(self) -> ToldTask:
-        return ToldTask(self.world.default_task(), jnp.zeros(self.number))
-
-    def sample_task(self, key: Array) -> ToldTask:
-        return ToldTask(self.world.sample_task(key), jnp.zeros(self.number))
-
-    def reset(self, task: ToldTask, key: Array) -> tuple[PyTree, Array]:
-        state, observation = self.world.reset(task.world, key)
-        return state, self._show(task, observation)
-
-    def again(self, task: ToldTask, state: PyTree, key: Array) -> tuple[PyTree, Array]:
-        state, observation = self.world.again(task.world, state, key)
-        return state, self._show(task, observation)
-
-    def step(self, task: ToldTask, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        state, transition = self.world.step(task.world, state, action, key)
-        return state, transition._replace(observation=self._show(task, transition.observation))
-
-    def retell(self, observation: Array, told: Array) -> Array:
-        """Observations [..., D] as they look after the parameters have changed."""
-        return observation.at[..., -self.number :].set(told)
-
-    def _show(self, task: ToldTask, observation: PyTree) -> Array:
-        return jnp.concatenate([observation.astype(jnp.float32).reshape(-1), task.told])
+LEARNING = Learning(streams=64, unroll=20, learning_rate=1e-3, clip_gradient=0.5, adam_eps=1e-5)
+NETWORK = Network(hidden=(64, 64), activation="tanh")
 
 
 class Online(NamedTuple):
@@ -125,8 +81,8 @@ class Setting:
     entropy_cost: float = 0.03
     meta_learning_rate: float = 0.05
     reference_discount: float = 0.9995
-    learning: Learning = Learning(streams=64, unroll=20, learning_rate=1e-3, clip_gradient=0.5, adam_eps=1e-5)
-    network: Network = Network(hidden=(64, 64), activation="tanh")
+    learning: Learning = LEARNING
+    network: Network = NETWORK
 
     def recipe(self, start: Mapping[str, float]) -> Recipe:
         """Actor-critic with some of its constants among the rule's parameters."""

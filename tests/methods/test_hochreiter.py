@@ -8,7 +8,7 @@ import pytest
 
 from rulax.envs.regression import Quadratic
 from rulax.methods import hochreiter
-from rulax.methods.hochreiter import VARIANCE, Functions, Regressor, Setting, examples_needed, sample, errors_of
+from rulax.methods.hochreiter import VARIANCE, Functions, Regressor, Setting, errors_of, examples_needed, sample
 
 KEY = jax.random.key(0)
 TIME, STREAMS = 6, 3

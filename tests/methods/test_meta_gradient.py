@@ -14,9 +14,10 @@ from rulax.discovery.estimators import backprop
 from rulax.discovery.outer_loss import outer_loss
 from rulax.discovery.window import relive
 from rulax.envs.choice import DelayedChoice
+from rulax.envs.told import Told, ToldTask
 from rulax.learning.update import Learner, start_life, update
 from rulax.methods import meta_gradient, meta_gradient_mrp
-from rulax.methods.meta_gradient import Online, Setting, Told, ToldTask, Tuning, judged, online_problem
+from rulax.methods.meta_gradient import Online, Setting, Tuning, judged, online_problem
 from rulax.methods.meta_gradient_mrp import LOOK_ALIKES, SIGNAL_THEN_NOISE, Lives, validation_loss
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.tunable import tunable
@@ -53,7 +54,7 @@ def experience(seed):
     )
 
 
-# -- the gradient itself ------------------------------------------------------------------------------------------------------------
+# -- the gradient itself ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("updates", [1, 3])
@@ -84,7 +85,7 @@ def test_the_gradient_through_updates_is_that_of_finite_differences(updates):
     np.testing.assert_allclose(slopes, wanted, rtol=1e-5)
 
 
-# -- one life in a world ------------------------------------------------------------------------------------------------------------
+# -- one life in a world ----------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -170,7 +171,7 @@ def test_returns_are_held_against_the_usual_discount_and_the_best():
     assert tested.details["best fixed discount"] == 0.998
 
 
-# -- the world ------------------------------------------------------------------------------------------------------------------------
+# -- the world ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", [0, 1])
@@ -195,7 +196,7 @@ def test_delays_are_squares_of_uniform_numbers():
     assert abs(np.mean(delays <= 26) - 0.5) < 0.02  # 1 + 100 / 4
 
 
-# -- the two processes ----------------------------------------------------------------------------------------------------------------
+# -- the two processes ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("process", [SIGNAL_THEN_NOISE, LOOK_ALIKES], ids=["discounts", "traces"])

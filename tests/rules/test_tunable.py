@@ -34,9 +34,7 @@ def test_with_its_constants_fixed_it_is_the_plain_rule_bit_for_bit(case):
         np.testing.assert_array_equal(made[name], target)
     jax.tree.map(np.testing.assert_array_equal, state, wanted_state)
     taken = taken_predictions(plain, batch)
-    np.testing.assert_array_equal(
-        tuned.loss(taken, made, batch.experience)[0], plain.loss(taken, wanted, batch.experience)[0]
-    )
+    np.testing.assert_array_equal(tuned.loss(taken, made, batch.experience)[0], plain.loss(taken, wanted, batch.experience)[0])
     for name, value in start.items():
         assert float(metrics[name]) == pytest.approx(value, abs=1e-6)
 
