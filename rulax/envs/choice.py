@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rulax.envs.base import Environment, Transition
 from rulax.types import Array
@@ -71,6 +72,13 @@ class DelayedChoice(Environment):
         reward = jnp.where(choosing & ~waits, task.small, 0.0) + jnp.where(over & waits, task.large, 0.0)
         state = ChoiceState(left, chosen)
         return state, Transition(self._observe(task, state), reward.astype(jnp.float32), over, jnp.bool_(False))
+
+    def ideal_return(self, discount: float) -> float:
+        """What an agent gets on average, in the default task, that knows everything and is right by its own discount."""
+        edges = np.sqrt(np.minimum((np.arange(self.longest) + 0.5) / max(self.longest - 1, 1), 1.0))
+        chances = np.diff(edges, prepend=0.0)  # of the delays 1, 2, ...
+        waits = discount ** np.arange(1, self.longest + 1) > self.small
+        return float(np.sum(chances * np.where(waits, 1.0, self.small)))
 
     def _observe(self, task: ChoiceTask, state: ChoiceState) -> Array:
         clocks = jnp.exp(-state.left / jnp.asarray(SCALES, jnp.float32))

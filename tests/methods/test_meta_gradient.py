@@ -33,7 +33,6 @@ SMALL = Setting(
     2,
     fixed=(0.6, 0.99),
     test_episodes=8,
-    longest_episode=5,
     learning=Learning(streams=3, unroll=4, learning_rate=0.01),
     network=Network(hidden=(6,), activation="tanh"),
 )
@@ -169,6 +168,9 @@ def test_returns_are_held_against_the_usual_discount_and_the_best():
     assert tested.details["of the best fixed discount's return"] == pytest.approx(0.96)
     assert tested.details["over that of the first discount"] == pytest.approx(1.92)
     assert tested.details["best fixed discount"] == 0.998
+    alone = judged(setting, np.full(4, 0.9), {}, {})  # delays up to four are worth waiting for from 0.881 on
+    np.testing.assert_allclose(alone.values, 0.9)
+    assert alone.reference.value == pytest.approx(1.0)
 
 
 # -- the world ----------------------------------------------------------------------------------
@@ -194,6 +196,17 @@ def test_delays_are_squares_of_uniform_numbers():
     assert delays.min() == 1
     assert delays.max() == 101
     assert abs(np.mean(delays <= 26) - 0.5) < 0.02  # 1 + 100 / 4
+
+
+def test_what_a_discount_waits_for_is_known_exactly():
+    world = DelayedChoice(longest=60, small=0.6)
+    task, keys = world.default_task(), jax.random.split(KEY, 40_000)
+    delays = np.asarray(jax.vmap(lambda key: world.reset(task, key)[0].left)(keys))
+    for discount in (0.6, 0.9, 0.99):
+        drawn = np.where(discount**delays > 0.6, 1.0, 0.6).mean()
+        assert world.ideal_return(discount) == pytest.approx(drawn, abs=0.005)
+    assert world.ideal_return(0.999) == pytest.approx(1.0)
+    assert world.ideal_return(0.5) == pytest.approx(0.6)
 
 
 # -- the two processes ----------------------------------------------------------------------------------
