@@ -50,14 +50,14 @@ def test_a_network_that_says_nothing_has_the_error_of_the_prior_and_the_filter_k
     np.testing.assert_allclose(filtered[0], VARIANCE, rtol=0.05)
     assert np.all(np.diff(filtered[:7]) < 0)
     assert filtered[6] < 1e-9
-    assert examples_needed(filtered) == 7
-    assert examples_needed(errors) == 9
+    assert examples_needed(filtered, 0.05) == 7
+    assert examples_needed(errors, 0.05) == 9
 
 
 def test_the_first_example_that_is_good_enough_counts_from_one():
     bound = 0.05 * VARIANCE
-    assert examples_needed(np.array([1.0, bound * 1.01, bound, 1.0])) == 3
-    assert examples_needed(np.array([0.0])) == 1
+    assert examples_needed(np.array([1.0, bound * 1.01, bound, 1.0]), 0.05) == 3
+    assert examples_needed(np.array([0.0]), 0.05) == 1
 
 
 def test_a_study_trains_and_is_tested():
