@@ -251,7 +251,7 @@ def play(setting: Setting, world: Environment, agent: PyTree, told: Array | None
 
 SETTINGS: dict[Suite, Setting] = {
     "quick": Setting(DelayedChoice(longest=12), 300, fixed=(), test_episodes=1024, learning=QUICK),
-    "full": Setting(DelayedChoice(), 2000),
+    "full": Setting(DelayedChoice(), 2500),
 }
 EXPERIMENTS = (
     Experiment(
