@@ -68,6 +68,7 @@ _ENTRIES = (
     Entry("chain/long", "grid_variants:chain_long", "LPG: the first action decides the reward 50 steps later"),
     Entry("chain/long-noisy", "grid_variants:chain_long_noisy", "chain/long with random rewards on the way"),
     Entry("chain/distractor", "grid_variants:chain_distractor", "chain/short with 20 random bits in every observation"),
+    Entry("chain/choice", "choice:DelayedChoice", "a small reward now, or a larger one after a delay that is shown"),
     Entry("probe/value", "probes:ValueProbe", "is a constant reward learned?"),
     Entry("probe/observation", "probes:ObservationProbe", "does the value depend on the observation?"),
     Entry("probe/discount", "probes:DiscountProbe", "is a later reward discounted?"),

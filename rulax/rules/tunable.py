@@ -1,0 +1,82 @@
+"""Constants of a hand-designed rule as parameters to be learned: what a meta-gradient differentiates (Xu et al. 2018).
+
+    rule = tunable(actor_critic, "discount", "trace", start={"discount": 0.6})
+    rule_params = {"discount": logit(0.6), "trace": logit(0.95)}
+
+Each chosen constant is the sigmoid of a number, so it cannot leave (0, 1). `targets` is then a differentiable function of those
+numbers. What `loss` needs of the constants travels with the targets, one value per step [T, B]: a loss sees no rule parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rulax.rules.base import UpdateRule
+from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree
+
+CONSTANT = "constant/"  # before the name of a constant among the targets
+
+
+def tunable(make: Callable[..., UpdateRule], *names: str, start: Mapping[str, float] | None = None, **fixed: Any) -> UpdateRule:
+    """The rule that `make(**fixed)` makes, with the constants `names` in `rule_params`, which begin at `start`.
+
+    A constant that `start` does not name begins at `make`'s own default.
+    """
+    begin = starting_values(make, names, start or {}, fixed)
+    plain = make(**fixed, **begin)
+
+    def init(key: Array) -> dict[str, Array]:
+        del key
+        return parameters_of(begin)
+
+    def targets(rule_params: PyTree, rule_state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
+        constants = constants_of(rule_params)
+        made, rule_state, metrics = make(**fixed, **constants).targets({}, rule_state, batch)
+        shape = batch.experience.action.shape
+        carried = {CONSTANT + name: jnp.broadcast_to(value, shape) for name, value in constants.items()}
+        return made | carried, rule_state, metrics | constants
+
+    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        constants = {name: targets[CONSTANT + name] for name in names}
+        made = {name: value for name, value in targets.items() if not name.startswith(CONSTANT)}
+        return make(**fixed, **constants).loss(taken, made, experience)
+
+    return UpdateRule(plain.heads, init, plain.start, targets, loss)
+
+
+def parameters_of(constants: Mapping[str, float]) -> dict[str, Array]:
+    """The numbers of which constants are the sigmoids."""
+    return {name: jnp.asarray(math.log(value / (1 - value)), jnp.float32) for name, value in constants.items()}
+
+
+def constants_of(rule_params: Mapping[str, Array]) -> dict[str, Array]:
+    """The constants that a tunable rule's parameters stand for."""
+    return {name: jax.nn.sigmoid(value) for name, value in rule_params.items()}
+
+
+def starting_values(
+    make: Callable[..., UpdateRule], names: tuple[str, ...], start: Mapping[str, float], fixed: Mapping[str, Any]
+) -> dict[str, float]:
+    """Where each constant begins, once it is certain that it can be tuned."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
+    numbers = [name for name, default in defaults.items() if isinstance(default, float)]
+    known = f"its constants are {', '.join(numbers)}"
+    for name in (*names, *start):
+        if name not in numbers:
+            raise ValueError(f"{make.__name__} has no constant '{name}' to tune; {known}")
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"name the constants of {make.__name__} to tune, each once; {known}")
+    for name in (*start, *fixed):
+        if (name in start) != (name in names):
+            raise ValueError(f"'{name}' is either tuned or fixed, not both: name it, or give its value as an argument")
+    begin = {name: float(start.get(name, defaults[name])) for name in names}
+    for name, value in begin.items():
+        if not 0 < value < 1:
+            raise ValueError(f"{make.__name__}: a tuned {name} lies between 0 and 1, so it cannot begin at {value:g}; give a start")
+    return begin
