@@ -41,12 +41,12 @@ RULES = {
     "disco": Entry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
-    "rulax4": Entry(IN_A_FILE, "Our own discovered rule, found in four families of small worlds; it is in the package", DISCOVERED),
+    "rulax5": Entry(IN_A_FILE, "Our own discovered rule, found in five families of small worlds; it is in the package", DISCOVERED),
     "disco103": Entry(IN_A_FILE, "The discovered rule of Nature 648, with its published weights", DISCOVERED),
 }
 FILE_ENDINGS = (".safetensors", ".npz")
 FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
-EMBEDDED = {"rulax4": Path(__file__).parent / "embedded" / "rulax4.safetensors"}  # rules of our own
+EMBEDDED = {"rulax5": Path(__file__).parent / "embedded" / "rulax5.safetensors"}  # rules of our own
 STORED = tuple(name for name, entry in RULES.items() if entry.where == IN_A_FILE)
 
 

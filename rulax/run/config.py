@@ -14,7 +14,7 @@ from rulax.run.errors import UserError, suggestion
 from rulax.run.fields import convert, field_types
 from rulax.settings import Learning, Network
 
-DEFAULT_RULE = "rulax4"
+DEFAULT_RULE = "rulax5"
 PRESETS = Path(__file__).parent / "presets"
 SUITES = "discover"  # the folder of presets that only `rulax discover` understands
 SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends

@@ -36,7 +36,7 @@ def test_a_bandit_is_exploited(rule, steps):
         ("actor_critic", 150_000, 0.9),
         ("ppo", 150_000, 0.9),
         ("ppo_targets", 120_000, 0.9),
-        ("rulax4", 150_000, 0.9),
+        ("rulax5", 150_000, 0.9),
         ("q_learning", 80_000, 0.7),  # a tenth of its steps are random: flawless values would earn 0.83
     ],
 )

@@ -42,7 +42,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     assert main(LINE) == 0
-    folder = tmp_path / "runs" / "catch-rulax4-001"
+    folder = tmp_path / "runs" / "catch-rulax5-001"
     names = {path.name for path in folder.iterdir()}
     files = {"config.json", "metrics.jsonl", "checkpoint.safetensors", "curve.png", "summary.json", "report.html"}
     assert names == files | {"tensorboard"}
@@ -64,13 +64,13 @@ def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     np.testing.assert_allclose(summary["final_return_per_seed"], expected)
     assert summary["cpu_seconds"] > 0
     output = capsys.readouterr()
-    assert output.out.rstrip().endswith("runs/catch-rulax4-001/report.html")  # what a newcomer sees last
+    assert output.out.rstrip().endswith("runs/catch-rulax5-001/report.html")  # what a newcomer sees last
     assert "unfinished" not in (folder / "report.html").read_text().partition("<style>")[0]
     assert "--resume" in output.out
     assert "compiling" in output.err
     assert fake.trainers[0].closed
     assert main(LINE) == 0
-    assert (tmp_path / "runs" / "catch-rulax4-002").exists()
+    assert (tmp_path / "runs" / "catch-rulax5-002").exists()
 
 
 def test_names_become_folder_names(tmp_path: Path, monkeypatch) -> None:
