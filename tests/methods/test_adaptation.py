@@ -80,6 +80,7 @@ class Short(Point):
 TINY = maml.Walk(2, 2, 3, (4,), epochs=2, tested=4, chunk=1)
 
 
+@pytest.mark.slow
 def test_reptile_runs_and_chunks_do_not_matter(monkeypatch):
     """Two meta-updates one by one are two at once, and all parameters move."""
     monkeypatch.setattr(reptile, "Point", Short)

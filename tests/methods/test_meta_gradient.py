@@ -147,6 +147,7 @@ def test_a_world_that_tells_is_otherwise_the_same():
     assert float(transition.reward) == float(wanted.reward)
 
 
+@pytest.mark.slow
 def test_a_study_tunes_then_trains_with_fixed_discounts():
     made = newborn()[0]
     while not made.done():
