@@ -14,10 +14,13 @@ from rulax.run import folder as folders
 from rulax.run.config import assemble, read_values
 from rulax.run.errors import Interrupted, UserError
 from rulax.run.explain_config import ExplainConfig
-from rulax.run.progress import SHARE, Silent, duration, make_progress
+from rulax.run.progress import Silent, duration, make_progress
 from rulax.run.signals import StopRequest
 
 RESULTS = "explain.json"
+
+
+SHARE = 100  # how far it is, in per cent
 
 
 class Standing(NamedTuple):
@@ -28,6 +31,7 @@ class Standing(NamedTuple):
     said: str
     seconds_left: float | None
     total: int = SHARE
+    made_of_steps: bool = False  # what counts is time
 
     def facts(self) -> list[str]:
         """What is done, what it says, how long it will take."""

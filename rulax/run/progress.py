@@ -7,7 +7,6 @@ import time
 from typing import Any, NamedTuple, Protocol
 
 LINE_SECONDS = 10.0  # between plain lines
-SHARE = 100  # the total of what is not made of steps: how far it is, in per cent
 
 
 class Shown(Protocol):
@@ -98,7 +97,7 @@ class Lines(Silent):
             return
         self.last = time.monotonic()
         percent = 100 * standing.step / standing.total
-        steps = [] if standing.total == SHARE else [f"step {standing.step:,}"]
+        steps = [f"step {standing.step:,}"] if getattr(standing, "made_of_steps", True) else []
         self.message(" · ".join([f"{percent:5.1f} %", *steps, *standing.facts()]))
 
     def message(self, text: str) -> None:

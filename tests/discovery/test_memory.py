@@ -86,6 +86,7 @@ def disco_params():
     return jax.jit(disco(SIZES).init)(jax.random.key(0))
 
 
+@pytest.mark.slow  # a minute of compiling; the smooth rule above goes through every strategy in every run
 def test_a_discovered_rule_gets_the_same_gradient_from_little_memory():
     with jax.enable_x64(True):
         (loss, grads), (plain_loss, plain) = discovered("both"), discovered("plain")
