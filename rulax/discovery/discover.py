@@ -17,7 +17,7 @@ from rulax.discovery.bound import bound_of
 from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
-from rulax.discovery.population import Family, Member, populate, refresh
+from rulax.discovery.population import Family, Member, listed, populate, refresh
 from rulax.learning.together import together
 from rulax.learning.train import COMPILE_FAST
 from rulax.types import Array, PyTree
@@ -118,8 +118,7 @@ class Discoverer:
         """Compile all families' programs, each once, several at a time."""
         if self._programs is None:
             lowered = [self._lower(family, self.plans[family.name]) for family in self.families]
-            number = len(lowered)
-            report(f"compiling the meta-step of {self.families[0].name if number == 1 else f'{number} families'}")
+            report(f"compiling the meta-step of {listed([family.name for family in self.families])}")
             compiled = together(lambda program: program.compile(), lowered)
             self._programs = [self._programs_of(family, done) for family, done in zip(self.families, compiled, strict=True)]
             self._traced.clear()

@@ -50,6 +50,11 @@ class Family:
         return learner._replace(rule=with_penalties(learner.rule))
 
 
+def listed(names: list[str]) -> str:
+    """One name, or how many there are."""
+    return names[0] if len(names) == 1 else f"{len(names)} families"
+
+
 def birth(family: Family, key: Array) -> Member:
     """A newborn with a task of its own and a budget."""
     learning = family.recipe.learning

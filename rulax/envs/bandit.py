@@ -127,7 +127,7 @@ class InformativeTask(NamedTuple):
 class InformativeArm(_Bandit):
     """One arm of ten pays 5, the others 1; the eleventh pays a tenth of the good arm's number, counted from 1, and so tells it.
 
-    Five pulls (Wang et al. 2016). Each arm always pays the same.
+    Each arm always pays the same. Wang et al. (2016) give five pulls: `pulls=5`.
     """
 
     arms: int = 11

@@ -19,7 +19,7 @@ from rulax.envs.regression import Sinusoid
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.update import Learner
 from rulax.methods.adaptation import in_world, recorded, with_examples
-from rulax.methods.base import Experiment, Published, Reference, Study, Suite, Tested
+from rulax.methods.base import WORST_MARGIN, Experiment, Published, Reference, Study, Suite, Tested
 from rulax.methods.initialisation import Initialisation, Phase, Plan
 from rulax.rules.likelihood_ratio import likelihood_ratio
 from rulax.rules.regression import regression
@@ -89,7 +89,7 @@ def report_point(world: point.Point, scores: dict[str, np.ndarray], tasks: PyTre
     learned = scores["learned"].mean(0)
     best = float(jax.vmap(functools.partial(point.best_return, world))(tasks).mean())
     details = {f"return_{n}": float(value) for n, value in enumerate(learned)}
-    details["worst_margin"] = min(float(learned[n]) - value for n, value in POINT.items())
+    details[WORST_MARGIN] = min(float(learned[n]) - value for n, value in POINT.items())
     details["gap_closed_1"], details["gap_closed_3"] = (gap_closed(scores["learned"], best, n).mean() for n in (1, 3))
     reference = Reference("oracle, published", POINT_ORACLE, "oracle")
     random = float(scores["random"][:, 0].mean())
@@ -122,7 +122,7 @@ def report_velocity(world: velocity.Velocity, scores: dict[str, np.ndarray], tas
     closed = {n: gap_closed(learned, best, n) for n in (1, 2, 3)}
     details = {f"return_{n}": float(value) for n, value in enumerate(learned.mean(0))}
     details |= {f"gap_closed_{n}": float(value.mean()) for n, value in closed.items()} | {"oracle_return": best}
-    details["worst_margin"] = min(float(closed[n].mean()) - value for n, value in CHEETAH.items())
+    details[WORST_MARGIN] = min(float(closed[n].mean()) - value for n, value in CHEETAH.items())
     baselines = {name: float(gap_closed(values, best, 3).mean()) for name, values in scores.items() if name != "learned"}
     return Tested(closed[3], 0.0, Reference("knows the speed", 1.0, "exact"), baselines, details)
 
@@ -173,7 +173,7 @@ def report_sinusoid(scores: dict[str, np.ndarray], tasks: PyTree) -> Tested:
     """The metric is the squared error after ten updates."""
     learned = scores["learned"].mean(0)
     details = {f"error_{n}": float(learned[n]) for n in (0, *SINUSOID)}
-    details["worst_margin"] = min(value - float(learned[n]) for n, value in SINUSOID.items())
+    details[WORST_MARGIN] = min(value - float(learned[n]) for n, value in SINUSOID.items())
     for name in set(scores) - {"learned"}:
         details |= {f"{name}_{n}": float(scores[name][:, n].mean()) for n in SINUSOID}
     random = float(scores["random"][:, 0].mean())

@@ -33,7 +33,7 @@ from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.life import make_learner
 from rulax.learning.rollout import act, begin
 from rulax.learning.train import COMPILE_FAST, Trainer, TrainerConfig
-from rulax.methods.base import Experiment, Progress, Published, Reference, Study, Suite, Tested
+from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Reference, Study, Suite, Tested
 from rulax.methods.loop import Loop
 from rulax.methods.meta_gradient_mrp import MRP_EXPERIMENTS
 from rulax.rules.actor_critic import actor_critic
@@ -47,6 +47,7 @@ TEST_SEED = 2018  # never a seed of training
 TOLD = 5.0  # logits are told in this unit: from 0.4 to 6 is from a discount of 0.6 to 0.9975
 FIXED = (0.6, 0.9, 0.99, 0.995, 0.998, 0.9995)
 COMMON = 0.99
+LEAST_SHARE = 0.95  # of the best fixed discount's return: the second goal
 BINS = Bins(41, 4.0)  # returns are at most 1
 LEARNING = Learning(streams=64, unroll=20, learning_rate=1e-3, clip_gradient=0.5, adam_eps=1e-5)
 QUICK = dataclasses.replace(LEARNING, learning_rate=3e-3)  # the delays are short
@@ -224,7 +225,8 @@ def judged(setting: Setting, tuned: np.ndarray, scores: dict[float, np.ndarray],
     means = {discount: float(values.mean()) for discount, values in scores.items()} if scores else ideal
     common = means.get(COMMON, ideal[COMMON])
     best = max(means, key=lambda discount: means[discount])
-    details = {"return": float(tuned.mean()), "of the best fixed discount's return": float(tuned.mean()) / means[best]}
+    share = float(tuned.mean()) / means[best]
+    details = {"return": float(tuned.mean()), "of the best fixed discount's return": share, WORST_MARGIN: share - LEAST_SHARE}
     details |= {"over that of the first discount": float(tuned.mean()) / means.get(setting.start[0], ideal[setting.start[0]])}
     details |= {"best fixed discount": best} | {f"final {name}": value for name, value in constants.items()}
     details |= {f"ideal with discount {discount:g}": value for discount, value in ideal.items()}

@@ -17,7 +17,7 @@ from rulax.envs.regression import Sinusoid
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.update import Learner
 from rulax.methods.adaptation import lived, recorded, with_examples
-from rulax.methods.base import Experiment, Published, Reference, Study, Suite, Tested
+from rulax.methods.base import WORST_MARGIN, Experiment, Published, Reference, Study, Suite, Tested
 from rulax.methods.initialisation import Initialisation, Phase, Plan
 from rulax.methods.maml import Walk, others, regression_birth, report_point, walking_plan
 from rulax.rules.likelihood_ratio import likelihood_ratio
@@ -74,7 +74,7 @@ def report_sinusoid(scores: dict[str, np.ndarray], tasks: PyTree) -> Tested:
     details = {f"error_{n}": float(learned[n]) for n in (0, 1, 5, 10, STEPS)}
     details |= {f"pretrained_{n}": float(joint[n]) for n in (0, 10, STEPS)}
     details["of_pretraining"] = float(learned[STEPS] / joint[STEPS])
-    details["worst_margin"] = min(ERROR - float(learned[STEPS]), OF_PRETRAINING - details["of_pretraining"])
+    details[WORST_MARGIN] = min(ERROR - float(learned[STEPS]), OF_PRETRAINING - details["of_pretraining"])
     random = float(scores["random"][:, 0].mean())
     reference = Reference("the function itself", 0.0, "exact")
     return Tested(scores["learned"][:, STEPS], random, reference, others(scores, STEPS), details)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.discovery.evaluate import Exam, Yardsticks, evaluation_steps, measure_yardsticks
+from rulax.discovery.population import listed
 from rulax.learning.together import together
 from rulax.run import folder as folders
 from rulax.run.discover_setup import Prepared
@@ -19,11 +20,6 @@ from rulax.run.log import number
 BASELINES = "baselines.json"
 BY_PEOPLE = "actor_critic"
 Say = Callable[[str], None]
-
-
-def listed(names: list[str]) -> str:
-    """One name, or how many there are."""
-    return names[0] if len(names) == 1 else f"{len(names)} families"
 
 
 @dataclasses.dataclass

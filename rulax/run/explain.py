@@ -18,8 +18,6 @@ from rulax.run.progress import Silent, duration, make_progress
 from rulax.run.signals import StopRequest
 
 RESULTS = "explain.json"
-
-
 SHARE = 100  # how far it is, in per cent
 
 

@@ -112,14 +112,13 @@ class Standing(NamedTuple):
 
     step: int
     total: int
-    metric: str
     value: float
     seconds_left: float | None
 
     def facts(self) -> list[str]:
         """The numbers that matter."""
         shown = "-" if self.value != self.value else shown_return(self.value)
-        return [f"{self.metric} {shown}", f"{duration(self.seconds_left)} left"]
+        return [f"value {shown}", f"{duration(self.seconds_left)} left"]
 
 
 class Driver:
@@ -137,7 +136,7 @@ class Driver:
         start_jax(self.config.platform, "default")
         progress = make_progress(self.config.quiet)
         with StopRequest(progress.message) as stop:
-            progress.start(f"method {self.config.method}", Standing(0, 1, "", float("nan"), None))
+            progress.start(f"method {self.config.method}", Standing(0, 1, float("nan"), None))
             try:
                 for method, why in self.left_out.items():
                     progress.message(f"{method} is left out: {why}")
@@ -184,7 +183,7 @@ class Driver:
             left = min(left, budget - spent) if budget and left is not None else left
             curve.append((latest.env_steps, latest.value))
             total = round(latest.meta_updates / max(latest.fraction, 1e-9))
-            progress.update(Standing(latest.meta_updates, total, "value", latest.value, left))
+            progress.update(Standing(latest.meta_updates, total, latest.value, left))
         progress.phase("testing")
         tested = study.test()
         seconds = time.perf_counter() - began
