@@ -55,12 +55,14 @@ class Trial(Wrapped):
 
     The observation is what the world shows, the action before, its reward, whether it ended an episode, and with `clock` the
     fraction of `clock` steps that is over. At the start of a trial the last ones are 0. What was the task of the
-    world is now part of the state: to a learner the task of a trial is always the same, namely to find out.
+    world is now part of the state: to a learner the task of a trial is always the same, namely to find out. With `withheld` the
+    reward is shown as 0: whoever learns from rewards cannot, and only from them.
     """
 
     episodes: int = 1
     trials: int = 1
     clock: int = 0
+    withheld: bool = False
 
     def __post_init__(self) -> None:
         if self.episodes < 1 or self.trials < 1 or self.clock < 0:
@@ -117,6 +119,7 @@ class Trial(Wrapped):
         return self.world.expected_reward(state.task, state.world, action)  # type: ignore[attr-defined]
 
     def _show(self, observation: PyTree, action: Array, reward: Array, over: Array, steps: Array) -> Array:
+        reward = jnp.zeros_like(reward) if self.withheld else reward
         parts = [observation.astype(jnp.float32).reshape(-1), action, reward[None], over.astype(jnp.float32)[None]]
         return jnp.concatenate([*parts, (steps / self.clock)[None].astype(jnp.float32)] if self.clock else parts)
 

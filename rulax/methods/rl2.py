@@ -31,9 +31,10 @@ from rulax.rules.base import Recipe
 from rulax.rules.ppo import ppo
 from rulax.rules.values import Bins
 from rulax.settings import Learning, Network
-from rulax.types import PyTree
+from rulax.types import Experience, PyTree
 
 TEST_TASKS = {"quick": 4_000, "full": 20_000}
+BLIND_TASKS = 1_000  # of the ablation that shows no reward
 TEST_SEED = 2016  # never a seed of training
 BINS = Bins(41, 20.0)
 
@@ -47,13 +48,13 @@ class Setting:
     judge: Judge  # what a value is, and what it is held against
     updates: dict[str, int]
     episodes: int = 1
-    clock: bool = False
-    streams: int = 1024
+    clock: bool = False  # whether the agent is told how much of the trial is over
+    streams: int = 512
     memory: int = 64
     discount: float = 0.99
     trace: float = 0.9
-    learning_rate: float = 2e-3
-    entropy_cost: float = 0.01
+    learning_rate: float = 5e-3
+    entropy_cost: float = 0.003
     epochs: int = 4
     minibatches: int = 8
 
@@ -89,27 +90,30 @@ class Memory(Study):
         return self.trainer.done(self.state)
 
     def test(self) -> Tested:
-        totals, tasks = play(self.setting, self.trainer.agent(self.state), TEST_TASKS[self.suite])
-        return self.setting.judge.judge(np.asarray(totals), jax.tree.map(np.asarray, tasks))
+        world, agent, judge = self.setting.trials(), self.trainer.agent(self.state), self.setting.judge
+        played, tasks = play(world, self.setting.steps, agent, TEST_TASKS[self.suite])
+        blind, _ = play(dataclasses.replace(world, withheld=True), self.setting.steps, agent, BLIND_TASKS)
+        tested = judge.judge(np.asarray(played.reward.sum(0)), jax.tree.map(np.asarray, tasks))
+        details = {"reward withheld": judge.shown(float(blind.reward.sum(0).mean()))} | judge.details(played)
+        return dataclasses.replace(tested, details=details)
 
 
-def play(setting: Setting, agent: PyTree, number: int, seed: int = TEST_SEED) -> tuple[Any, PyTree]:
-    """One trial in each of `number` tasks: the expected reward of all that the agent did [tasks], and the tasks.
+def play(world: Trial, steps: int, agent: PyTree, number: int, seed: int = TEST_SEED) -> tuple[Experience, PyTree]:
+    """One trial in each of `number` tasks: what happened [steps, tasks], and the tasks.
 
     The agent sees the rewards that were drawn; it is scored by what its actions pay on average.
     """
-    world = setting.trials()
     scored = with_reward(world, lambda task, state, action, transition: world.expected_reward(task, state, action))
     streams = make_streams(scored, number)
 
-    @functools.partial(jax.jit, static_argnums=1)
-    def run(agent: PyTree, steps: int, key: jax.Array) -> tuple[Any, PyTree]:
+    @jax.jit
+    def run(agent: PyTree, key: jax.Array) -> tuple[Experience, PyTree]:
         key_world, key_act = jax.random.split(key)
         actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_world)
         _, experience, _ = act(streams, agent, actor, steps, key_act)
-        return experience.reward.sum(0), actor.world.stream.world.task
+        return experience, actor.world.stream.world.task
 
-    return run(agent, setting.steps, jax.random.key(seed))
+    return run(agent, jax.random.key(seed))
 
 
 def experiment(name: str, about: str, metric: str, goals: tuple[float, float], setting: Setting, **others: Any) -> Experiment:

@@ -9,6 +9,7 @@ import numpy as np
 
 from rulax.evaluation.references import bandit_optimal, bandit_policies, mdp_planners
 from rulax.methods.base import Reference, Tested
+from rulax.types import Experience
 
 BASELINE_SEED = 7
 
@@ -18,6 +19,7 @@ class Judge(NamedTuple):
 
     judge: Callable[[np.ndarray, Any], Tested]  # expected rewards [tasks] and the tasks they were earned in
     shown: Callable[[float], float] = lambda value: value  # the mean reward of a trial as the experiment's metric
+    details: Callable[[Experience], dict[str, float]] = lambda played: {}  # further numbers of what was done
 
 
 def on_tasks(policies: dict[str, bandit_policies.Policy], means: np.ndarray, pulls: int) -> dict[str, np.ndarray]:
@@ -99,7 +101,27 @@ def two_step(choices: int) -> Judge:
         reference = Reference("Bayes-optimal", bandit_optimal.two_step(choices), "exact")
         return Tested(totals / choices, 0.5, reference, {"knows the good place": bandit_optimal.two_step_ceiling()})
 
-    return Judge(judge, lambda value: value / choices)
+    return Judge(judge, lambda value: value / choices, stay_probabilities)
+
+
+def stay_probabilities(played: Experience, choices: int = 10) -> dict[str, float]:
+    """How often the first `choices` choices are repeated, by what the one before brought and whether its way was the common one.
+
+    A learner that only strengthens what was rewarded stays after a reward, however it came about; one that has a model of the
+    ways switches after a reward that a rare way brought. The interaction tells them apart (Daw et al. 2011).
+    """
+    shown = np.asarray(played.observation)[: 2 * choices + 1]
+    action = np.asarray(played.action)[: 2 * choices : 2]  # a choice, a step in the place it led to, a choice, ...
+    common = shown[1::2, :, 1:3].argmax(-1) == action
+    rewarded = shown[2::2, :, 3 + 2] > 0  # after the place and the action before, the trial tells the reward
+    stayed = action[1:] == action[:-1]
+    chance = {
+        f"{brought} {way}": float(stayed[(rewarded[:-1] == paid) & (common[:-1] == usual)].mean())
+        for brought, paid in (("rewarded", True), ("unrewarded", False))
+        for way, usual in (("common", True), ("rare", False))
+    }
+    after_reward, after_none = (chance[f"{brought} common"] - chance[f"{brought} rare"] for brought in ("rewarded", "unrewarded"))
+    return {f"stays after {name}": value for name, value in chance.items()} | {"stay interaction": after_reward - after_none}
 
 
 def random_mdp(episodes: int, planned: int = 2_000) -> Judge:
@@ -108,14 +130,17 @@ def random_mdp(episodes: int, planned: int = 2_000) -> Judge:
     def judge(totals: np.ndarray, tasks: Any) -> Tested:
         mdps = mdp_planners.MDPs(*(np.asarray(x, np.float64) for x in (tasks.reward, tasks.transition)))
         some = mdp_planners.MDPs(*(x[:planned] for x in mdps))
-        planners = {
-            "posterior-mean greedy": mdp_planners.posterior_mean_greedy(1.0),
-            "psrl": mdp_planners.psrl(1.0),
-        }
+
+        def earns(planner: mdp_planners.Planner, plan_every: int | None = None) -> float:
+            return float(mdp_planners.play(planner, some, episodes, seed=BASELINE_SEED, plan_every=plan_every).mean())
+
+        greedy = mdp_planners.posterior_mean_greedy(1.0)
         baselines = {
-            name: float(mdp_planners.play(planner, some, episodes, seed=BASELINE_SEED).mean()) for name, planner in planners.items()
+            "posterior-mean greedy": earns(greedy),
+            "the same, planning at every step": earns(greedy, 1),
+            "psrl": earns(mdp_planners.psrl(1.0)),
         }
-        random = float(mdp_planners.play(mdp_planners.random, some, episodes, seed=BASELINE_SEED).mean())
+        random = earns(mdp_planners.random)
         reference = Reference("value iteration, which knows the MDP", float(mdp_planners.oracle(mdps, episodes).mean()), "oracle")
         return Tested(totals, random, reference, baselines)
 

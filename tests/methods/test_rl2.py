@@ -1,9 +1,8 @@
 """RL²: what it is judged by, and that a real memory learns to learn."""
 
+import dataclasses
 from types import SimpleNamespace
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -28,8 +27,8 @@ SMALL = rl2.Setting(
 def test_an_untrained_agent_earns_what_chance_does_and_is_scored_by_means():
     setting = rl2.Setting(lambda: BernoulliBandit(arms=3, pulls=5), 5, rl2_references.bandit(5), {"quick": 1}, streams=8)
     study = rl2.Memory(setting, "quick", 0)
-    totals, tasks = rl2.play(setting, study.trainer.agent(study.state), 2000)
-    totals, means = np.asarray(totals), np.asarray(tasks.means)
+    played, tasks = rl2.play(setting.trials(), 5, study.trainer.agent(study.state), 2000)
+    totals, means = np.asarray(played.reward.sum(0)), np.asarray(tasks.means)
     assert means.shape == (2000, 3)
     # A total is a sum of five of the task's own means: never more than five times the best, never less than five times the worst.
     assert (totals <= 5 * means.max(1) + 1e-5).all()
@@ -77,9 +76,28 @@ def test_a_memory_learns_to_find_out_and_then_to_exploit():
     while not study.done():
         progress = study.advance()
     assert progress.fraction == 1
-    totals, _ = rl2.play(SMALL, study.trainer.agent(study.state), 2000)
-    assert float(jnp.mean(totals)) > 3.3
-    blind = jax.tree.map(jnp.copy, study.trainer.agent(study.state))
-    forgetful = rl2.Setting(lambda: Sure(arms=2, pulls=1), 1, SMALL.judge, {"quick": 1})
-    once, _ = rl2.play(forgetful, blind, 2000)  # a trial of one pull: there is nothing to remember yet
-    assert abs(float(jnp.mean(once)) - 0.5) < 0.06
+    agent = study.trainer.agent(study.state)
+    played, _ = rl2.play(SMALL.trials(), 4, agent, 2000)
+    assert float(played.reward.sum(0).mean()) > 3.3
+    blind, _ = rl2.play(dataclasses.replace(SMALL.trials(), withheld=True), 4, agent, 2000)
+    # Told that nothing ever pays, it has nothing to go by: half of the pulls pay, as if by chance (Wang et al. 2016).
+    assert abs(float(blind.reward.sum(0).mean()) - 2) < 0.15
+
+
+def test_stay_probabilities_tell_a_model_from_a_habit():
+    """Two hand-made players: one repeats what paid, one chooses again the way to where it was paid."""
+    rng, choices, tasks = np.random.default_rng(0), 10, 4000
+    for has_model, expected in ((False, 0.0), (True, 2.0)):
+        action = np.zeros((choices + 1, tasks), int)
+        common, paid = rng.random((choices + 1, tasks)) < 0.75, rng.random((choices + 1, tasks)) < 0.5
+        for t in range(choices):
+            stay = (paid[t] == common[t]) if has_model else paid[t]
+            action[t + 1] = np.where(stay, action[t], 1 - action[t])
+        shown = np.zeros((2 * choices + 3, tasks, 7))
+        place = np.where(common, action, 1 - action)
+        for t in range(choices + 1):
+            shown[2 * t + 1, :, 1:3] = np.eye(2)[place[t]]
+            shown[2 * t + 2, :, 5] = paid[t]
+        played = SimpleNamespace(observation=shown, action=np.repeat(action, 2, 0))
+        found = rl2_references.stay_probabilities(played)
+        np.testing.assert_allclose(found["stay interaction"], expected, atol=1e-12)
