@@ -31,7 +31,7 @@ class HostTrainer(Trainer):
         streams, spec = self.recipe.learning.streams, self.environment.observation
         learner = born(self.recipe, self.learner, self.environment, key_agent)
         memory = learner.params.initial_memory(streams)
-        observation = jnp.zeros((streams, *spec.shape), spec.dtype)
+        observation = jax.tree.map(lambda leaf: jnp.zeros((streams, *leaf.shape), leaf.dtype), spec)
         actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), memory)
         return Life(learner, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
 

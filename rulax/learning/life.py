@@ -60,7 +60,7 @@ def empty_replay(learning: Learning, world: Any, memory: PyTree) -> ring.Replay 
         return jnp.zeros((steps, streams, *shape), dtype)
 
     example = Experience(
-        observation=zeros(time + 1, world.observation.dtype, *world.observation.shape),
+        observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), world.observation),
         action=zeros(time, jnp.int32),
         reward=zeros(time, jnp.float32),
         discount=zeros(time, jnp.float32),
@@ -99,9 +99,22 @@ def store(life: Life, experience: Experience) -> Life:
 def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
     """What the next update learns from: fresh and replayed experience in the configured mix."""
     batch = batch_size(learning)
-    if not life.replay and batch == learning.streams:
-        return fresh
-    return ring.mix(life.replay or None, fresh, batch, learning.replay, key)
+    if life.replay or batch != learning.streams:
+        fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
+    return refresh(life.learner.params, fresh, learning.burn_in) if learning.burn_in else fresh
+
+
+def refresh(agent: PyTree, experience: Experience, steps: int) -> Experience:
+    """The experience after its first `steps` steps, with the memory that the agent as it is now has there (burn-in).
+
+    Replayed experience holds the memory that a younger agent had; the longer the new one has read, the less that matters
+    (Kapturowski et al. 2019). What was read is no longer learned from, and no gradient reaches it.
+    """
+    read = jax.tree.map(lambda x: x[:steps], experience._replace(memory=()))
+    read = read._replace(observation=jax.tree.map(lambda x: x[: steps + 1], experience.observation))
+    read = read._replace(first=experience.first[: steps + 1], memory=experience.memory)
+    memory = jax.lax.stop_gradient(agent.remember(read))
+    return jax.tree.map(lambda x: x[steps:], experience._replace(memory=()))._replace(memory=memory)
 
 
 def study(
