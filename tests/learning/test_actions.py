@@ -1,0 +1,107 @@
+"""Agents whose actions have several dimensions: one dimension is exactly one choice, and factored worlds are learned."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import rulax
+from rulax.envs.registry import make
+from rulax.envs.wrappers import Wrapped
+from rulax.learning.train import TrainerConfig, make_trainer
+from rulax.methods.plain import NETWORK
+from rulax.rules.disco import disco
+from rulax.rules.registry import make_rule
+from rulax.types import Factored
+from tests.metanet.worlds import SMALL
+from tests.shared import weights
+
+from .test_train import finish
+from .worlds import Counter
+
+SMALL_NETWORK = dataclasses.replace(NETWORK, hidden=(8,), action_model=4, action_hidden=(4,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Single(Wrapped):
+    """The same world, whose action is called a vector of one choice."""
+
+    action_dimensions = 1
+
+    def step(self, task, state, action, key):
+        return self.world.step(task, state, action[0], key)
+
+
+def lived(world, made, iterations=4):
+    learning = dataclasses.replace(made.learning, streams=4, unroll=5, batch=8 if made.learning.replay else 0)
+    if learning.replay:
+        learning = dataclasses.replace(learning, capacity=16, warmup=4)
+    recipe = made._replace(learning=dataclasses.replace(learning, minibatches=min(2, learning.minibatches)), network=SMALL_NETWORK)
+    trainer = make_trainer(world, recipe, TrainerConfig(total_steps=20 * iterations))
+    return finish(trainer, trainer.init(jax.random.key(3)))
+
+
+@pytest.mark.parametrize("name", ["ppo", "actor_critic", "policy_gradient", "q_learning", "ppo_targets", "disco", "disco103"])
+def test_one_dimension_is_one_choice(name, monkeypatch):
+    if name == "disco103":
+        monkeypatch.setenv("RULAX_RULES", str(weights().parent))
+    made = make_rule("disco")._replace(rule=disco(SMALL)) if name == "disco" else make_rule(name)
+    plain, plain_metrics = lived(Counter(length=4, num_actions=3), made)
+    single, single_metrics = lived(Single(Counter(length=4, num_actions=3)), made)
+    for key, values in plain_metrics.items():
+        np.testing.assert_allclose(single_metrics[key], values, rtol=2e-4, atol=1e-5, err_msg=key)
+    for one, other in zip(*(jax.tree.leaves(each.life.learner.params) for each in (plain, single)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    if plain.life.replay:
+        assert isinstance(single.life.replay.storage.behaviour, Factored)
+        np.testing.assert_array_equal(plain.life.replay.storage.action, single.life.replay.storage.action[..., 0])
+
+
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_what_acting_said_is_what_learning_reads(core):
+    made = make_rule("disco")._replace(rule=disco(SMALL))
+    learning = dataclasses.replace(made.learning, streams=4, unroll=5, batch=8, capacity=16, warmup=40)
+    recipe = made._replace(learning=learning, network=dataclasses.replace(SMALL_NETWORK, core=core, core_size=6))
+    trainer = make_trainer(make("point"), recipe, TrainerConfig(total_steps=200))
+    state = trainer.init(jax.random.key(0))
+    state, _ = trainer.advance(state, 1)
+    life = jax.tree.map(lambda x: x[0], state.life)
+    stored = jax.tree.map(lambda x: x[:, :4], life.replay.storage._replace(memory=()))
+    stored = stored._replace(memory=jax.tree.map(lambda x: x[:4], life.replay.storage.memory))
+    assert stored.action.shape == (5, 4, 2)
+    agent = life.learner.params
+    predictions = agent.predict(agent.embed(stored))
+    np.testing.assert_allclose(predictions["policy"].logits[:-1], stored.behaviour.logits, rtol=1e-5, atol=1e-6)
+    assert predictions["action_prediction"].shape == (6, 4, 2, 5, SMALL.prediction_size)
+    taken = agent.predict_taken(jax.tree.map(lambda x: x[:-1], agent.embed(stored)), stored.action)
+    picked = np.take_along_axis(np.asarray(predictions["value"][:-1]), np.asarray(stored.action)[..., None, None], -2)[..., 0, :]
+    np.testing.assert_allclose(taken["value"], picked, rtol=1e-5, atol=1e-6)
+
+
+def test_an_agent_acts_in_the_numbers_of_its_world():
+    run = rulax.train("point", rule="ppo", steps=2048, hidden=(8,), quiet=True)
+    action = run.agent.act(np.zeros(2, np.float32))
+    assert action.shape == (2,)
+    assert np.isin(action, np.linspace(-1, 1, 5)).all()
+    assert run.agent.act(np.zeros((3, 2), np.float32), jax.random.key(0), greedy=False).shape == (3, 2)
+
+
+def test_gymnasium_s_pendulum_trains_by_bins():
+    pytest.importorskip("gymnasium")
+    run = rulax.train("Pendulum-v1", rule="ppo", steps=128, streams=2, unroll=16, minibatches=1, epochs=1, hidden=(8,), quiet=True)
+    action = run.agent.act(np.zeros(3, np.float32))
+    assert action.shape == (1,)
+    assert np.abs(action - np.linspace(-2, 2, 11)).min() < 1e-6
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("rule", ["ppo", "actor_critic", "rulax5"])
+def test_the_factored_bandit_is_learned_to_its_optimum(rule):
+    """Uniform choices earn about a half; the last tenth of training must be within 5 % of the best there is."""
+    world = make("bandit/factored")
+    best = float(world.best_reward(world.default_task()))
+    run = rulax.train("bandit/factored", rule=rule, steps=100_000, seeds=2, quiet=True)
+    assert (np.array(run.final_returns) > 0.95 * best).all(), run.final_returns
+    chosen = run.agent.act(np.ones(1, np.float32))
+    assert float(world.expected_reward(world.default_task(), None, chosen)) == best
