@@ -38,6 +38,7 @@ class Entry:
 
 _ENTRIES = (
     Entry("catch", "catch:Catch", "catch a falling ball with a paddle; +1 or -1 at the end"),
+    Entry("catch/several", "catch:SeveralCatch", "two games of catch at once, a choice for each paddle in every step"),
     Entry("cartpole", "classic.cartpole:CartPole", "balance a pole on a cart, as CartPole-v1", 500),
     Entry("mountain_car", "classic.mountain_car:MountainCar", "swing up a hill with a weak engine, as MountainCar-v0", 200),
     Entry("acrobot", "classic.acrobot:Acrobot", "swing up a two-link arm, as Acrobot-v1", 500),

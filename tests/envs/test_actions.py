@@ -82,3 +82,21 @@ def test_a_trial_shows_every_dimension_of_the_action_before():
     state, _ = world.reset((), jax.random.key(0))
     _, transition = world.step((), state, jnp.array([0, 2]), jax.random.key(1))
     np.testing.assert_array_equal(transition.observation[1:7], [1, 0, 0, 0, 0, 1])
+
+
+def test_several_games_of_catch_are_those_games():
+    """Each board is that of a game of its own, moved by its own choice; catching one ball of two pays nothing."""
+    world, one = make("catch/several"), make("catch", rows=5, columns=5)
+    task, key = world.default_task(), jax.random.key(4)
+    state, boards = world.reset(task, key)
+    games = [one.reset(task, each) for each in jax.random.split(key, 2)]
+    for moves in ([0, 2], [1, 2], [2, 0], [1, 1]):
+        state, shown = world.step(task, state, jnp.array(moves), key)
+        stepped = [one.step(task, game[0], jnp.int32(move), key) for game, move in zip(games, moves, strict=True)]
+        games = stepped
+        for index, (_, transition) in enumerate(stepped):
+            np.testing.assert_array_equal(shown.observation[..., index], transition.observation[..., 0])
+        np.testing.assert_allclose(shown.reward, np.mean([each.reward for _, each in stepped]))
+        assert bool(shown.terminated) == bool(stepped[0][1].terminated)
+    assert bool(shown.terminated)
+    assert boards.shape == (5, 5, 2)

@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 
 import rulax
+from rulax.agents import make_agent
 from rulax.envs.registry import make
 from rulax.envs.wrappers import Wrapped
+from rulax.envs.wrappers import streams as make_streams
+from rulax.learning.rollout import act, begin
 from rulax.learning.train import TrainerConfig, make_trainer
 from rulax.methods.plain import NETWORK
 from rulax.rules.disco import disco
 from rulax.rules.registry import make_rule
-from rulax.types import Factored
+from rulax.run.agent import AgentHandle
+from rulax.types import Factored, now
 from tests.metanet.worlds import SMALL
 from tests.shared import weights
 
@@ -42,8 +46,11 @@ def lived(world, made, iterations=4):
     return finish(trainer, trainer.init(jax.random.key(3)))
 
 
-@pytest.mark.parametrize("name", ["ppo", "actor_critic", "policy_gradient", "q_learning", "ppo_targets", "disco", "disco103"])
-def test_one_dimension_is_one_choice(name, monkeypatch):
+COMPILED_LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("ppo", "q_learning", "ppo_targets", "disco", "disco103")]
+
+
+@pytest.mark.parametrize("name", ["actor_critic", *COMPILED_LONG])
+def test_whole_lives_with_one_dimension_are_those_with_one_choice(name, monkeypatch):
     if name == "disco103":
         monkeypatch.setenv("RULAX_RULES", str(weights().parent))
     made = make_rule("disco")._replace(rule=disco(SMALL)) if name == "disco" else make_rule(name)
@@ -58,38 +65,44 @@ def test_one_dimension_is_one_choice(name, monkeypatch):
         np.testing.assert_array_equal(plain.life.replay.storage.action, single.life.replay.storage.action[..., 0])
 
 
+def agent_of(world, core="none"):
+    recipe = make_rule("disco")._replace(network=dataclasses.replace(SMALL_NETWORK, core=core, core_size=6))
+    heads = disco(SMALL).heads(world.num_actions)
+    return make_agent(jax.random.key(0), world.observation, world.num_actions, heads, recipe.network, world.action_dimensions)
+
+
 @pytest.mark.parametrize("core", ["none", "lstm"])
 def test_what_acting_said_is_what_learning_reads(core):
-    made = make_rule("disco")._replace(rule=disco(SMALL))
-    learning = dataclasses.replace(made.learning, streams=4, unroll=5, batch=8, capacity=16, warmup=40)
-    recipe = made._replace(learning=learning, network=dataclasses.replace(SMALL_NETWORK, core=core, core_size=6))
-    trainer = make_trainer(make("point"), recipe, TrainerConfig(total_steps=200))
-    state = trainer.init(jax.random.key(0))
-    state, _ = trainer.advance(state, 1)
-    life = jax.tree.map(lambda x: x[0], state.life)
-    stored = jax.tree.map(lambda x: x[:, :4], life.replay.storage._replace(memory=()))
-    stored = stored._replace(memory=jax.tree.map(lambda x: x[:4], life.replay.storage.memory))
-    assert stored.action.shape == (5, 4, 2)
-    agent = life.learner.params
-    predictions = agent.predict(agent.embed(stored))
-    np.testing.assert_allclose(predictions["policy"].logits[:-1], stored.behaviour.logits, rtol=1e-5, atol=1e-6)
+    world = make("point")
+    agent, streams = agent_of(world, core), make_streams(world, 4)
+    actor = begin(streams, world.default_task(), agent.initial_memory(4), jax.random.key(1))
+    _, lived, _ = jax.jit(lambda actor: act(streams, agent, actor, 5, jax.random.key(2)))(actor)
+    assert lived.action.shape == (5, 4, 2)
+    assert len(np.unique(np.asarray(lived.action), axis=1)) > 1
+    predictions = agent.predict(agent.embed(lived))
+    np.testing.assert_allclose(predictions["policy"].logits[:-1], lived.behaviour.logits, rtol=1e-5, atol=1e-6)
     assert predictions["action_prediction"].shape == (6, 4, 2, 5, SMALL.prediction_size)
-    taken = agent.predict_taken(jax.tree.map(lambda x: x[:-1], agent.embed(stored)), stored.action)
-    picked = np.take_along_axis(np.asarray(predictions["value"][:-1]), np.asarray(stored.action)[..., None, None], -2)[..., 0, :]
+    taken = agent.predict_taken(now(agent.embed(lived)), lived.action)
+    picked = np.take_along_axis(np.asarray(predictions["value"][:-1]), np.asarray(lived.action)[..., None, None], -2)[..., 0, :]
     np.testing.assert_allclose(taken["value"], picked, rtol=1e-5, atol=1e-6)
+    assert np.ptp(np.asarray(picked), axis=2).max() > 0, "dimensions with their own predictions"
 
 
 def test_an_agent_acts_in_the_numbers_of_its_world():
-    run = rulax.train("point", rule="ppo", steps=2048, hidden=(8,), quiet=True)
-    action = run.agent.act(np.zeros(2, np.float32))
+    world = make("point")
+    handle = AgentHandle(agent_of(world), world)
+    action = handle.act(np.zeros(2, np.float32))
     assert action.shape == (2,)
     assert np.isin(action, np.linspace(-1, 1, 5)).all()
-    assert run.agent.act(np.zeros((3, 2), np.float32), jax.random.key(0), greedy=False).shape == (3, 2)
+    drawn = np.stack([handle.act(np.zeros((3, 2), np.float32), jax.random.key(k), greedy=False) for k in range(9)])
+    assert drawn.shape == (9, 3, 2)
+    assert len(np.unique(drawn)) == 5
+    assert (drawn[..., 0] != drawn[..., 1]).any(), "dimensions are drawn by themselves"
 
 
 def test_gymnasium_s_pendulum_trains_by_bins():
     pytest.importorskip("gymnasium")
-    run = rulax.train("Pendulum-v1", rule="ppo", steps=128, streams=2, unroll=16, minibatches=1, epochs=1, hidden=(8,), quiet=True)
+    run = rulax.train("Pendulum-v1", rule="actor_critic", steps=32, streams=2, unroll=8, hidden=(8,), quiet=True)
     action = run.agent.act(np.zeros(3, np.float32))
     assert action.shape == (1,)
     assert np.abs(action - np.linspace(-2, 2, 11)).min() < 1e-6

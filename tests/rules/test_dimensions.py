@@ -10,9 +10,10 @@ import pytest
 from rulax.rules.disco import disco
 from rulax.rules.registry import make_rule
 from rulax.rules.values import entropy, kl, log_probability
-from rulax.types import Batch, Factored, now
+from rulax.types import Batch, Factored, logits_of, now
 from tests.metanet.worlds import SMALL
 from tests.rules.data import T, make_targets, random_batch, taken_predictions
+from tests.shared import weights
 
 D, A = 3, 4
 EVERY = np.array(list(itertools.product(range(A), repeat=D)))  # [A^D, D]
@@ -76,6 +77,33 @@ def same_events(rule, number):
     shared = batches[0].experience
     keep = {"reward": shared.reward, "discount": shared.discount, "first": shared.first, "valid": shared.valid}
     return [each._replace(experience=each.experience._replace(**keep)) for each in batches]
+
+
+@pytest.mark.parametrize("name", ["ppo", "actor_critic", "policy_gradient", "ppo_targets", "q_learning", "disco", "disco103"])
+def test_one_dimension_is_one_choice(name, monkeypatch):
+    """Targets, rule state, loss and its gradient are the same numbers, bit by bit."""
+    if name == "disco103":
+        monkeypatch.setenv("RULAX_RULES", str(weights().parent))
+    rule = disco(SMALL) if name == "disco" else make_rule(name).rule
+    batch = random_batch(rule)
+    single = side_by_side([batch])
+    targets, state, _ = make_targets(rule, batch)
+    single_targets, single_state, _ = make_targets(rule, single)
+    for one, other in zip(jax.tree.leaves((targets, state)), jax.tree.leaves((single_targets, single_state)), strict=True):
+        np.testing.assert_array_equal(one, jnp.reshape(other, one.shape))
+
+    def slopes(taken, targets, experience):
+        def total(predictions):
+            loss, _ = rule.loss(predictions, targets, experience)
+            return loss.sum(), loss
+
+        return jax.grad(total, has_aux=True)(taken)
+
+    expected, loss = slopes(taken_predictions(rule, batch), targets, batch.experience)
+    found, single_loss = slopes(taken_together(rule, [batch]), single_targets, single.experience)
+    np.testing.assert_array_equal(loss, single_loss)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(value, jnp.reshape(logits_of(found[key]), value.shape))
 
 
 def test_q_learning_teaches_each_dimension_as_if_it_were_alone():
