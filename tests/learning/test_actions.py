@@ -118,3 +118,10 @@ def test_the_factored_bandit_is_learned_to_its_optimum(rule):
     assert (np.array(run.final_returns) > 0.95 * best).all(), run.final_returns
     chosen = run.agent.act(np.ones(1, np.float32))
     assert float(world.expected_reward(world.default_task(), None, chosen)) == best
+
+
+@pytest.mark.learning
+def test_a_discovered_rule_plays_several_games_at_once():
+    """Rulax5 has only seen worlds with one choice; a random player gets about -0.6 here, and 1 is the best there is."""
+    run = rulax.train("catch/several", rule="rulax5", steps=64_000, quiet=True)
+    assert run.final_returns[0] > 0.8, run.final_returns
