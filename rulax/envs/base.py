@@ -63,7 +63,8 @@ class Timestep(NamedTuple):
 class Environment(abc.ABC):
     """A jittable world. Subclasses are final, frozen dataclasses: their fields fix shapes, their task holds numbers."""
 
-    num_actions: int
+    num_actions: int  # an action is one of that many choices, int32 []
+    action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
     observation: jax.ShapeDtypeStruct  # shape and dtype of one observation
 
     @abc.abstractmethod
@@ -87,16 +88,25 @@ class Environment(abc.ABC):
         del state
         return self.reset(task, key)
 
+    def native(self, action: np.ndarray) -> np.ndarray:
+        """Actions [B, ...] as the world itself writes them; an adapter's world has numbers of its own for them."""
+        return action
+
 
 class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
 
     num_actions: int
+    action_dimensions: int = 0
     observation: jax.ShapeDtypeStruct
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:
         """Start `num_streams` copies."""
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        """Actions [B, ...] as the world itself writes them."""
+        return action
 
 
 class HostStreams(abc.ABC):
@@ -108,7 +118,7 @@ class HostStreams(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> Timestep:
-        """One action [B] in every stream."""
+        """One action in every stream, [B] or [B, D]."""
 
     @abc.abstractmethod
     def close(self) -> None:

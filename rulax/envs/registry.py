@@ -38,6 +38,7 @@ class Entry:
 
 _ENTRIES = (
     Entry("catch", "catch:Catch", "catch a falling ball with a paddle; +1 or -1 at the end"),
+    Entry("catch/several", "catch:SeveralCatch", "two games of catch at once, a choice for each paddle in every step"),
     Entry("cartpole", "classic.cartpole:CartPole", "balance a pole on a cart, as CartPole-v1", 500),
     Entry("mountain_car", "classic.mountain_car:MountainCar", "swing up a hill with a weak engine, as MountainCar-v0", 200),
     Entry("acrobot", "classic.acrobot:Acrobot", "swing up a two-link arm, as Acrobot-v1", 500),
@@ -46,6 +47,8 @@ _ENTRIES = (
     Entry("bandit/gaussian", "bandit:GaussianBandit", "arms that pay a normal number; one pull"),
     Entry("bandit/dependent", "bandit:DependentArms", "two arms that pay with p and 1 - p; one pull"),
     Entry("bandit/informative", "bandit:InformativeArm", "one arm of ten pays 5, the eleventh tells which; one pull"),
+    Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
+    Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
     Entry("two_step", "two_step:TwoStep", "a choice that mostly leads where it aims, then a reward or none"),
     Entry("mdp/random", "mdp:RandomMDP", "a random tabular MDP that ends with probability 0.1 per step"),
     Entry("mdp/ten-steps", "mdp:ten_steps", "a random tabular MDP of ten noisy steps, as in RL²"),

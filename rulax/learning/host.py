@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.agents.distributions import sample_choice
 from rulax.envs.base import Episode, Timestep
 from rulax.learning.life import Life, born, empty_replay, episode_metrics, split_keys, store
 from rulax.learning.rollout import Actor, Step, pack
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, Trainer, TrainState
-from rulax.types import Array, Metrics, PyTree
+from rulax.types import Array, Metrics, Policy, PyTree
 
 
 class HostTrainer(Trainer):
@@ -73,7 +74,7 @@ class HostTrainer(Trainer):
         for number in range(self.recipe.learning.unroll):
             actor = life.actor
             action, logits, memory_after = self._decide(params, actor, keys.act, jnp.int32(number))
-            timestep = self._split(self.streams.step(np.asarray(action).reshape(-1)))
+            timestep = self._split(self.streams.step(np.asarray(action).reshape(-1, *action.shape[2:])))
             consequence = (timestep.reward, timestep.discount, timestep.valid, timestep.episode)
             steps.append(Step(actor.observation, actor.first, action, logits, *consequence))
             self._timestep = timestep
@@ -84,9 +85,9 @@ class HostTrainer(Trainer):
 
     @functools.cached_property
     def _decide(self) -> Any:
-        def one(params: PyTree, actor: Actor, key: Array, number: Array) -> tuple[Array, Array, PyTree]:
+        def one(params: PyTree, actor: Actor, key: Array, number: Array) -> tuple[Array, Policy, PyTree]:
             logits, memory = params.act(actor.observation, actor.first, actor.memory)
-            return jax.random.categorical(jax.random.fold_in(key, number), logits), logits, memory
+            return sample_choice(jax.random.fold_in(key, number), logits), logits, memory
 
         return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None)))
 

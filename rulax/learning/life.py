@@ -18,7 +18,7 @@ from rulax.learning.rollout import Actor, act
 from rulax.learning.update import Learner, start_life, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.types import Array, Experience, Factored, LearnerState, Metrics, PyTree
 
 
 class Life(NamedTuple):
@@ -43,10 +43,10 @@ def batch_size(learning: Learning) -> int:
 
 
 def born(recipe: Recipe, learner: Learner, world: Any, key: Array) -> LearnerState:
-    """A fresh agent for a world (anything with `observation` and `num_actions`)."""
+    """A fresh agent for a world (anything with `observation`, `num_actions` and `action_dimensions`)."""
     key_agent, key_rule = jax.random.split(key)
     heads = recipe.rule.heads(world.num_actions)
-    agent = make_agent(key_agent, world.observation, world.num_actions, heads, recipe.network)
+    agent = make_agent(key_agent, world.observation, world.num_actions, heads, recipe.network, world.action_dimensions)
     return start_life(learner, agent, key_rule)
 
 
@@ -54,19 +54,21 @@ def empty_replay(learning: Learning, world: Any, memory: PyTree) -> ring.Replay 
     """The buffer that a life starts with."""
     if not learning.replay:
         return ()
-    time, streams, actions = learning.unroll, learning.streams, world.num_actions
+    time, streams = learning.unroll, learning.streams
+    dimensions = (world.action_dimensions,) if world.action_dimensions else ()
 
     def zeros(steps: int, dtype: Any, *shape: int) -> Array:
         return jnp.zeros((steps, streams, *shape), dtype)
 
+    logits = zeros(time, jnp.float32, *dimensions, world.num_actions)
     example = Experience(
         observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), world.observation),
-        action=zeros(time, jnp.int32),
+        action=zeros(time, jnp.int32, *dimensions),
         reward=zeros(time, jnp.float32),
         discount=zeros(time, jnp.float32),
         first=zeros(time + 1, jnp.bool_),
         valid=zeros(time, jnp.bool_),
-        behaviour=zeros(time, jnp.float32, actions),
+        behaviour=Factored(logits) if dimensions else logits,
         memory=memory,
     )
     return ring.start(example, learning.capacity)

@@ -18,7 +18,7 @@ def envs_command(values: dict[str, str]) -> int:
     entries = [(entry.name, entry.summary) for entry in list_environments()]
     more = [
         ("gymnax/ID", "any environment of Gymnax, for example gymnax/Breakout-MinAtar"),
-        ("ID", "any Gymnasium id with discrete actions, for example CartPole-v1"),
+        ("ID", "any Gymnasium id, for example CartPole-v1, or Pendulum-v1 with 11 torques (bins=11)"),
     ]
     show("envs", "environment", entries, more, build(ListConfig, values).filter)
     print("\nuse one with: rulax train NAME   (its options: --env-options KEY=VALUE)")

@@ -130,6 +130,15 @@ def check_task(config: TrainConfig, environment: Any) -> None:
         )
 
 
+def check_one_choice(name: str, environment: Any, what: str) -> None:
+    """For what knows only actions that are one choice among a few."""
+    if environment.action_dimensions:
+        raise UserError(
+            f"in '{name}' an action is {environment.action_dimensions} choices at once, which {what} does not support; train and "
+            "compare do, and `rulax envs` lists worlds with one choice"
+        )
+
+
 def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:
     """That there is time to learn, and that one iteration can be traced: what does not fit together fails here."""
     import jax

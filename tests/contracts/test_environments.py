@@ -40,7 +40,8 @@ def live(environment, key: Array):
 
         def step(state, key):
             key_action, key_step = jax.random.split(key)
-            action = jax.random.randint(key_action, (STREAMS,), 0, environment.num_actions)
+            shape = (STREAMS, environment.action_dimensions) if environment.action_dimensions else (STREAMS,)
+            action = jax.random.randint(key_action, shape, 0, environment.num_actions)
             return world.step(task, state, action, key_step)
 
         state, start = world.start(task, key_start)

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import Actions
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 
 HostArray = Any  # `Timestep` names the arrays of JAX; a host environment fills it with those of numpy
@@ -20,29 +21,34 @@ AUTORESET_NAMES = {"next_step": "NextStep", "same_step": "SameStep"}  # ours, an
 
 
 def ids() -> list[str]:
-    """Every id that Gymnasium registers. `make` refuses many of them, and says why (continuous actions, a missing package)."""
+    """Every id that Gymnasium registers. `make` refuses many of them, and says why (actions without bounds, a missing package)."""
     return sorted(adapters.load("gymnasium", "gymnasium").registry)
 
 
 def make(
-    id: str, *, autoreset: Autoreset = "next_step", flatten: bool = False, processes: bool = False, **options: Any
+    id: str,
+    *,
+    autoreset: Autoreset = "next_step",
+    flatten: bool = False,
+    processes: bool = False,
+    bins: int | None = None,
+    **options: Any,
 ) -> GymnasiumEnvironment:
     """The Gymnasium environment of that id; options go to `gymnasium.make` (`max_episode_steps=...` is its time limit).
 
     `flatten` turns observations of any kind into one vector; `processes` gives every stream a process of its own, which pays
-    only where one step takes longer than sending it (not for CartPole).
+    only where one step takes longer than sending it (not for CartPole). `bins` is how many evenly spaced numbers there are to
+    choose from in each dimension of a continuous action, 11 unless given.
     """
     gymnasium = adapters.load("gymnasium", "gymnasium")
     if autoreset not in AUTORESET_NAMES:
         raise ValueError(f"unknown autoreset {autoreset!r}; known: {', '.join(AUTORESET_NAMES)}")
     probe = _make_one(id, options)
     try:
-        actions = probe.action_space
+        actions = adapters.read_actions("Gymnasium", id, probe.action_space, bins)
         observations = gymnasium.spaces.flatten_space(probe.observation_space) if flatten else probe.observation_space
     finally:
         probe.close()
-    if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise adapters.only_discrete("Gymnasium", id, actions)
     if not isinstance(observations, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
         kind, advice = type(observations).__name__, "" if flatten else "; flatten=True turns them into one vector"
         raise ValueError(f"Gymnasium environment {id!r} has observations of kind {kind}, which no agent reads{advice}")
@@ -50,11 +56,10 @@ def make(
     shape = (categories,) if categories else observations.shape
     return GymnasiumEnvironment(
         id=id,
-        num_actions=int(actions.n),
         observation=jax.ShapeDtypeStruct(shape, np.uint8 if observations.dtype == np.uint8 else np.float32),
         categories=categories,
         first_category=int(observations.start) if categories else 0,
-        first_action=int(actions.start),
+        actions=actions,
         autoreset=autoreset,
         flatten=flatten,
         processes=processes,
@@ -67,15 +72,22 @@ class GymnasiumEnvironment(HostEnvironment):
     """One Gymnasium environment: how to make it, and what its streams look like."""
 
     id: str
-    num_actions: int
     observation: jax.ShapeDtypeStruct
     categories: int  # of a Discrete observation, shown as a one-hot vector; 0 for any other
     first_category: int  # Gymnasium's Discrete may start at any integer, ours at 0
-    first_action: int
+    actions: Actions  # what the agent's choices mean
     autoreset: Autoreset
     flatten: bool
     processes: bool
     options: dict[str, Any]
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.actions.number
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.actions.dimensions
 
     def open(self, num_streams: int) -> GymnasiumStreams:
         gymnasium = adapters.load("gymnasium", "gymnasium")
@@ -92,6 +104,9 @@ class GymnasiumEnvironment(HostEnvironment):
             **self.options,
         )
         return GymnasiumStreams(self, vector, num_streams)
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.actions.native(action)
 
     def read(self, observation: np.ndarray) -> np.ndarray:
         """What an agent reads of a batch of observations: uint8 images as they are, indices one-hot, all else float32."""
@@ -140,8 +155,7 @@ class GymnasiumStreams(HostStreams):
 
     def step(self, action: np.ndarray) -> Timestep:
         self._check_open()
-        actions = np.asarray(action, np.int64) + self.environment.first_action
-        observation, reward, terminated, truncated, _ = self.vector.step(actions)
+        observation, reward, terminated, truncated, _ = self.vector.step(self.environment.native(action))
         dummy, ended = self.dummy, terminated | truncated
         if self.environment.autoreset == "next_step":
             first, valid, self.dummy = dummy, ~dummy, ended
