@@ -77,7 +77,7 @@ class Memory(Study):
     def __init__(self, settings: dict[Suite, Setting], suite: Suite, seed: int):
         self.setting, self.suite = settings[suite], suite
         config = TrainerConfig(1, self.setting.updates * self.setting.streams * self.setting.steps)
-        self.trainer = Trainer(self.setting.trials(), self.setting.recipe(), config)
+        self.trainer = Trainer(by_expectation(self.setting.trials()), self.setting.recipe(), config)
         self.state = self.trainer.init(jax.random.key(seed))
 
     def advance(self) -> Progress:
@@ -98,12 +98,20 @@ class Memory(Study):
         return dataclasses.replace(tested, details=details)
 
 
+def by_expectation(world: Trial) -> Environment:
+    """The same trials, in which an agent sees the rewards that were drawn and earns what its actions pay on average.
+
+    The mean of what it earns is the same, and so is the gradient's; the luck of single rewards is gone from both.
+    """
+    return with_reward(world, lambda task, state, action, transition: world.expected_reward(task, state, action))
+
+
 def play(world: Trial, steps: int, agent: PyTree, number: int, seed: int = TEST_SEED) -> tuple[Experience, PyTree]:
     """One trial in each of `number` tasks: what happened [steps, tasks], and the tasks.
 
     The agent sees the rewards that were drawn; it is scored by what its actions pay on average.
     """
-    scored = with_reward(world, lambda task, state, action, transition: world.expected_reward(task, state, action))
+    scored = by_expectation(world)
     streams = make_streams(scored, number)
 
     @jax.jit
@@ -125,7 +133,7 @@ def experiment(
 
 def pulls(world: Callable[..., Environment], arms: int, number: int, judge: Judge, updates: int, **others: Any) -> Setting:
     """A bandit. What is left to earn depends on how many pulls are left, so the agent is told."""
-    setting = {"clock": True, "discount": 1.0, "memory": 32} | others
+    setting = {"clock": True, "discount": 1.0, "trace": 0.95, "entropy_cost": 0.001, "memory": 32} | others
     return Setting(lambda: world(**({"arms": arms} if arms else {}), pulls=number), number, judge, updates, **setting)
 
 
@@ -176,7 +184,7 @@ EXPERIMENTS = (
         "2 independent arms, 100 pulls (quick: 20)",
         "regret of a trial",
         (2.2, 2.5),
-        pulls(BernoulliBandit, 2, 100, two_arms(100), 300, streams=1024),
+        pulls(BernoulliBandit, 2, 100, two_arms(100), 400, streams=1024),
         pulls(BernoulliBandit, 2, 20, two_arms(20), 60),
         higher_is_better=False,
         minutes=6,
