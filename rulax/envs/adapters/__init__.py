@@ -26,6 +26,22 @@ def load(module: str, extra: str) -> Any:
         raise ValueError(f"{extra} cannot be imported ({error}): pip install 'rulax[{extra}]'") from error
 
 
+def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of an adapter, changed by the options of a user; an unknown or ill-typed one is refused."""
+    from rulax.envs.registry import as_option
+
+    for name in options:
+        if name not in defaults:
+            raise ValueError(f"'{label}' has no option '{name}'; it has {', '.join(defaults)}")
+    return {**defaults, **{name: as_option(f"'{label}': {name}", defaults[name], value) for name, value in options.items()}}
+
+
+def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
+    """Codes [..., C] as zeros and ones [..., sum(sizes)]: a network cannot read that a door is 4 and a key 5. `xp` is numpy or JAX's."""
+    shown = [codes[..., i, None] == xp.arange(size) for i, size in enumerate(sizes)]
+    return xp.concatenate(shown, axis=-1).astype(xp.float32)
+
+
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
     """The error for an id that a library does not have: the ids that look like it."""
     folded = {name.casefold(): name for name in known}  # 'cartpole-v1' is near to 'CartPole-v1'
