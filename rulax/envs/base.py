@@ -24,7 +24,7 @@ Rules need just one sentence of this: an invalid step teaches nothing and no ret
 from __future__ import annotations
 
 import abc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -65,6 +65,7 @@ class Environment(abc.ABC):
 
     num_actions: int
     observation: jax.ShapeDtypeStruct  # shape and dtype of one observation
+    one_task: bool = False  # whether `sample_task` can only give the default one
 
     @abc.abstractmethod
     def default_task(self) -> PyTree:
@@ -92,7 +93,8 @@ class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
 
     num_actions: int
-    observation: jax.ShapeDtypeStruct
+    observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
+    one_task: bool = True
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:

@@ -35,8 +35,8 @@ _FAMILIES = (
     Family("crafter", "crafter", "crafter", "Crafter, from pixels", ("reward", "noreward")),
     Family("craftax", "craftax", "craftax", "Craftax and Craftax-Classic, in JAX", ("Craftax-Classic-Symbolic-v1",)),
     Family("nethack", "nle", "nethack", "the NetHack Learning Environment", ("NetHackScore-v0", "NetHackChallenge-v0")),
-    Family("jumanji", "jumanji", "jumanji", "Jumanji: Sokoban on generated levels, Snake and others, in JAX", ("Sokoban", "Snake")),
-    Family("xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "XLand-MiniGrid-R1-9x9")),
+    Family("jumanji", "jumanji", "jumanji", "Jumanji: Sokoban on generated levels, Snake, in JAX", ("Sokoban", "Snake")),
+    Family("xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "MiniGrid-FourRooms")),
     Family("minigrid", "minigrid", "minigrid", "MiniGrid and BabyAI, what the agent sees", ("MiniGrid-Empty-5x5-v0",)),
     Family("dm_env", "dm_env", "dm_env", "any dm_env environment that module:function makes", ("bsuite.environments.catch:Catch",)),
 )

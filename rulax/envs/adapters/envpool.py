@@ -6,6 +6,7 @@ EnvPool takes its seeds when a pool is made, so every `start` makes a new one. I
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import warnings
 from typing import Any
 
@@ -97,16 +98,28 @@ class EnvPoolStreams(Streams):
 def _read_options(id: str, options: dict[str, Any]) -> dict[str, Any]:
     spec = _say_what_is_missing(lambda: adapters.load("envpool", "envpool").make_spec(id))
     defaults = {name: value for name, value in spec.config._asdict().items() if name not in OWN}
+    if "distribution_mode" in defaults:
+        defaults.pop("max_episode_steps")  # EnvPool takes it for ProcGen too, and ignores it: a game lasts 1000 steps
     read = adapters.read_options(f"envpool/{id}", defaults, options)
     return {name: read[name] for name in options}
 
 
 def _open(id: str, num_streams: int, seeds: Any, options: dict[str, Any]) -> Any:
     envpool = adapters.load("envpool", "envpool")
+    if id.endswith("Sokoban-v0"):
+        options = {**options, "base_path": _boxoban(envpool)}
     each = [int(seed) % 2**31 for seed in seeds]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's, about the precision of EnvPool's bounds
         return _say_what_is_missing(lambda: envpool.make(id, env_type="gymnasium", num_envs=num_streams, seed=each, **options))
+
+
+def _boxoban(envpool: Any) -> str:
+    """Where the wheel has Boxoban's levels. EnvPool 1.2 looks elsewhere, and then plays one toy level for ever without a word."""
+    folder = pathlib.Path(envpool.__file__).parent
+    if not (folder / "jumanji" / "assets" / "boxoban").is_dir():
+        raise ValueError("this version of EnvPool comes without Boxoban's levels: pip install 'envpool==1.2.5'")
+    return str(folder)
 
 
 def _say_what_is_missing(call: Any) -> Any:

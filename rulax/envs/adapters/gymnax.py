@@ -81,6 +81,7 @@ class GymnaxEnvironment(Environment):
     num_actions: int
     observation: jax.ShapeDtypeStruct
     categories: int  # of a Discrete observation, shown as a one-hot vector; 0 for any other
+    one_task = True
     tells_apart: bool  # gymnax 1.x, where `step_env` reports natural ends only and `is_truncated` the time limit
 
     def default_task(self) -> PyTree:

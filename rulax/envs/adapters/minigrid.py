@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -37,4 +36,9 @@ def _show_planes(world: Any) -> Any:
     gymnasium = adapters.load("gymnasium", "minigrid")
     shape = (*world.observation_space.shape[:2], sum(CODES))
     box = gymnasium.spaces.Box(0, 1, shape, np.float32)
-    return gymnasium.wrappers.TransformObservation(world, functools.partial(adapters.planes, sizes=CODES, xp=np), box)
+    return gymnasium.wrappers.TransformObservation(world, _planes, box)
+
+
+def _planes(codes: np.ndarray) -> np.ndarray:
+    """A function with a name, since Gymnasium copies and pickles what its wrappers are given."""
+    return adapters.planes(codes, CODES, np)

@@ -42,10 +42,11 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
 
 
 class NetHackCopy:
-    """One game. nle reports a time limit as `done` and as `truncated`; a game that was won or lost only as `done`."""
+    """One game. The time limit is ours: nle's own quits the game, and the last observation then shows how it is being quit."""
 
     def __init__(self, id: str, options: dict[str, Any]):
-        arguments = {"observation_keys": options["keys"], **{key: value for key, value in options.items() if key != "keys"}}
+        self.limit = options["max_episode_steps"]
+        arguments = {"observation_keys": options["keys"], "character": options["character"], "max_episode_steps": 2**31 - 1}
         # Made by nle's own class: Gymnasium's wrappers would only check again what is checked here.
         spec = adapters.load("gymnasium", "nethack").spec(id)
         module, _, name = str(spec.entry_point).partition(":")
@@ -54,13 +55,16 @@ class NetHackCopy:
     def reset(self, seed: int | None) -> dict[str, np.ndarray]:
         if seed is not None:
             self.seeds = np.random.default_rng(seed)
+        self.steps = 0
         core, display = (int(each) for each in self.seeds.integers(0, 2**31, 2))
         self._seed(core, display)
         return self._copied(self.world.reset()[0])
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool]:
         observation, reward, done, truncated, info = self.world.step(action)
-        aborted = bool(truncated) or int(info["end_status"]) == -1  # nle's StepStatus.ABORTED
+        self.steps += 1
+        # NetHackChallenge gives up a game that makes no progress: nle calls that an abortion (StepStatus -1), not an end.
+        aborted = bool(truncated) or int(info["end_status"]) == -1 or (self.steps >= self.limit and not done)
         return self._copied(observation), float(reward), bool(done) and not aborted, aborted
 
     def close(self) -> None:

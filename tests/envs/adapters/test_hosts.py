@@ -5,6 +5,7 @@ The oracle is `host.by_hand`, which drives one bare copy in a Python loop. A pac
 
 import dataclasses
 import importlib.util
+import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -64,7 +65,7 @@ def crafter(seed, **options):
 
 
 def nethack(seed, id, steps):
-    """A game of NetHack by nle's own registered id; blstats are its last observation's, as floats."""
+    """A game of NetHack with Gymnasium's time limit."""
     import gymnasium
     import nle  # noqa: F401
 
@@ -79,9 +80,8 @@ def nethack(seed, id, steps):
         return read(bare.reset()[0])
 
     def step(action):
-        observation, reward, done, truncated, info = bare.step(action)
-        assert truncated == (info["end_status"] == bare.unwrapped.StepStatus.ABORTED)
-        return read(observation), reward, done and not truncated, truncated
+        observation, reward, terminated, truncated, _ = bare.step(action)
+        return read(observation), reward, terminated, truncated and not terminated
 
     return reset, step
 
@@ -101,7 +101,7 @@ def catch(seed, **options):
 def envpool(seed, id, read=lambda x: np.moveaxis(x[0], 0, -1), **options):
     import envpool
 
-    bare = envpool.make(id, env_type="gymnasium", num_envs=1, seed=seed % 2**31, **options)
+    bare = envpool.make(id, env_type="gymnasium", num_envs=1, seed=[seed % 2**31], **options)
     state = {"new": True}
 
     def reset():
@@ -111,10 +111,14 @@ def envpool(seed, id, read=lambda x: np.moveaxis(x[0], 0, -1), **options):
 
     def step(action):
         observation, reward, terminated, truncated, info = bare.step(np.array([action], np.int32))
-        assert not truncated[0] or info["elapsed_step"][0] == options["max_episode_steps"]
+        assert not truncated[0] or info["elapsed_step"][0] == options.get("max_episode_steps", 1000)
         return read(observation), float(reward[0]), bool(terminated[0] and not truncated[0]), bool(truncated[0])
 
     return reset, step
+
+
+def boxoban():
+    return str(pathlib.Path(importlib.util.find_spec("envpool").origin).parent)
 
 
 def sokoban_planes(observation):
@@ -181,9 +185,11 @@ CASES = [
     Case(
         "envpool/CoinrunEasy-v0",
         "envpool",
-        lambda seed: envpool(seed, "CoinrunEasy-v0", max_episode_steps=25, num_threads=1),
-        {"max_episode_steps": 25, "num_threads": 1},
+        lambda seed: envpool(seed, "CoinrunEasy-v0", num_threads=1),
+        {"num_threads": 1},
+        steps=1100,
         dummy_after=BOTH,
+        ends=("terminated",),
     ),
     Case(
         "envpool/Pong-v5",
@@ -196,14 +202,14 @@ CASES = [
     Case(
         "envpool/Sokoban-v0",
         "envpool",
-        lambda seed: envpool(seed, "Sokoban-v0", sokoban_planes, max_episode_steps=20, num_threads=1),
+        lambda seed: envpool(seed, "Sokoban-v0", sokoban_planes, base_path=boxoban(), max_episode_steps=20, num_threads=1),
         {"max_episode_steps": 20, "num_threads": 1},
         dummy_after=BOTH,
     ),
     Case(
-        "minigrid/MiniGrid-Empty-5x5-v0",
+        "minigrid/MiniGrid-Empty-Random-5x5-v0",
         "minigrid",
-        lambda seed: minigrid(seed, "MiniGrid-Empty-5x5-v0", max_steps=30),
+        lambda seed: minigrid(seed, "MiniGrid-Empty-Random-5x5-v0", max_steps=30),
         {"max_steps": 30},
         steps=400,
         dummy_after=BOTH,
