@@ -1,4 +1,4 @@
-"""Which other libraries' environments there are: a prefix, the package behind it, the extra that installs it. Imports none of them."""
+"""The families of environments of other libraries: a prefix, the package behind it, the extra that installs it. Imports none."""
 
 from __future__ import annotations
 
@@ -29,9 +29,17 @@ class Family:
 
 _FAMILIES = (
     Family("gymnax", "gymnax", "gymnax", "Gymnax: classic control, MinAtar, bsuite, in JAX", ("CartPole-v1", "Breakout-MinAtar")),
-    Family("gymnasium", "gymnasium", "gymnasium", "any Gymnasium id with discrete actions; the prefix may be left out", ("CartPole-v1",)),
+    Family(
+        "gymnasium",
+        "gymnasium",
+        "gymnasium",
+        "any Gymnasium id with discrete actions; the prefix may be left out",
+        ("CartPole-v1",),
+    ),
     Family("atari", "ale_py", "atari", "Atari games as the papers play them (ale-py)", ("Pong", "MsPacman")),
-    Family("envpool", "envpool", "envpool", "EnvPool: Atari, ProcGen, Sokoban on levels of Boxoban", ("CoinrunEasy-v0", "Sokoban-v0")),
+    Family(
+        "envpool", "envpool", "envpool", "EnvPool: Atari, ProcGen, Sokoban on levels of Boxoban", ("CoinrunEasy-v0", "Sokoban-v0")
+    ),
     Family("crafter", "crafter", "crafter", "Crafter, from pixels", ("reward", "noreward")),
     Family("craftax", "craftax", "craftax", "Craftax and Craftax-Classic, in JAX", ("Craftax-Classic-Symbolic-v1",)),
     Family("nethack", "nle", "nethack", "the NetHack Learning Environment", ("NetHackScore-v0", "NetHackChallenge-v0")),

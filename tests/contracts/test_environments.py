@@ -21,7 +21,7 @@ QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pass
 GYMNAX = ("gymnax/CartPole-v1", "gymnax/Catch-bsuite", "gymnax/Breakout-MinAtar")
 HAS_GYMNAX = importlib.util.find_spec("gymnax") and importlib.util.find_spec("rulax.envs.adapters.gymnax")
 # Of other libraries, those that are installed; Craftax takes a minute to compile.
-OTHERS = {"jumanji/Sokoban": "jumanji", "jumanji/Snake": "jumanji", "xland/MiniGrid-Empty-Random-5x5": "xminigrid"}
+OTHERS = {"jumanji/Sokoban": "jumanji", "jumanji/Snake": "jumanji", "xland/MiniGrid-EmptyRandom-5x5": "xminigrid"}
 SLOW_OTHERS = {"craftax/Craftax-Classic-Symbolic-v1": "craftax"}
 OWN = tuple(entry.name for entry in list_environments())
 # These differ from a world before them only in numbers: they are traced in every run, but lived in only by the slow tests.

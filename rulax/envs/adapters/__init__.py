@@ -37,7 +37,7 @@ def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) 
 
 
 def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
-    """Codes [..., C] as zeros and ones [..., sum(sizes)]: a network cannot read that a door is 4 and a key 5. `xp` is numpy or JAX's."""
+    """Codes [..., C] as zeros and ones [..., sum(sizes)]: a door is not 4 and a key 5. `xp` is numpy or JAX's."""
     shown = [codes[..., i, None] == xp.arange(size) for i, size in enumerate(sizes)]
     return xp.concatenate(shown, axis=-1).astype(xp.float32)
 

@@ -38,7 +38,9 @@ def make(id: str, **options: Any) -> TimeLimit:
     params = world.default_params.replace(max_timesteps=OUT_OF_REACH)  # Craftax reports its limit as any other end
     shown, _ = jax.eval_shape(world.reset_env, jax.random.key(0), params)
     observation = jax.ShapeDtypeStruct(shown.shape, jnp.float32)
-    return TimeLimit(CraftaxEnvironment(world, params, int(world.num_actions), observation, read["worlds"], read["seed"]), read["limit"])
+    return TimeLimit(
+        CraftaxEnvironment(world, params, int(world.num_actions), observation, read["worlds"], read["seed"]), read["limit"]
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity
@@ -71,7 +73,9 @@ class CraftaxEnvironment(Environment):
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         shown, state, reward, ended, _ = self.world.step_env(key, state, jnp.asarray(action, jnp.int32), self.params)
-        transition = Transition(shown.astype(jnp.float32), jnp.asarray(reward, jnp.float32), jnp.asarray(ended, bool), jnp.bool_(False))
+        transition = Transition(
+            shown.astype(jnp.float32), jnp.asarray(reward, jnp.float32), jnp.asarray(ended, bool), jnp.bool_(False)
+        )
         return jax.tree.map(_strong, state), transition
 
     def _generate(self, key: Array) -> PyTree:

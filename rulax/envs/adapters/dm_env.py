@@ -32,6 +32,8 @@ def make(id: str, *, key: str = "", **options: Any) -> CopiedEnvironment:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"'dm_env/{id}' cannot be imported: {error}") from error
+    if not callable(function):
+        raise ValueError(f"'dm_env/{id}' is not a function that makes an environment")
     if "seed" not in inspect.signature(function).parameters:
         raise ValueError(f"'dm_env/{id}' needs an argument 'seed': dm_env environments are seeded only when they are made")
     return from_dm_env(lambda seed: function(seed=seed, **options), name=f"dm_env/{id}", key=key)

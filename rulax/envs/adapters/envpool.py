@@ -76,7 +76,8 @@ class EnvPoolStreams(Streams):
 
     def __init__(self, environment: EnvPoolEnvironment, num_streams: int):
         super().__init__(num_streams, environment.num_actions)
-        self.environment, self.pool = environment, None
+        self.environment = environment
+        self.pool: Any = None
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
         self.close_all()
@@ -127,5 +128,7 @@ def _say_what_is_missing(call: Any) -> Any:
         return call()
     except ImportError as error:
         if "Qt5" in str(error):
-            raise ValueError(f"ProcGen in this version of EnvPool needs the system's Qt 5 ({error}): apt-get install {QT}") from error
+            raise ValueError(
+                f"ProcGen in this version of EnvPool needs the system's Qt 5 ({error}): apt-get install {QT}"
+            ) from error
         raise ValueError(f"EnvPool cannot be imported ({error}): pip install 'rulax[envpool]'") from error

@@ -19,7 +19,7 @@ def ids() -> list[str]:
 
 
 def make(id: str, *, view: str = "planes", **options: Any) -> gymnasium_adapter.GymnasiumEnvironment:
-    """The environment of that id. `view` is `planes` (float32 [7, 7, 20], one per code) or `codes` (uint8 [7, 7, 3], MiniGrid's own).
+    """The environment of that id. `view` is `planes` (float32 [7, 7, 20], one per code) or `codes` (uint8 [7, 7, 3]).
 
     All other options go to the Gymnasium adapter and to MiniGrid (`max_steps` is its time limit).
     """

@@ -5,6 +5,7 @@ Boxoban's levels must be downloaded. These are smaller and easier than those, bu
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ class Levels(NamedTuple):
     agent: np.ndarray  # [N, 2] int32
 
 
+@functools.cache
 def make_levels(number: int, seed: int = 0) -> Levels:
     """That many levels; the same for the same seed."""
     random = np.random.default_rng(seed)

@@ -106,7 +106,8 @@ class Streams(HostStreams):
         episode = Episode(ended, self.total.astype(np.float32), self.length)
         self.total = np.where(ended, 0, self.total)
         self.length = np.where(ended, 0, self.length)
-        return Timestep(observation, first, np.asarray(reward, np.float32), discount, valid, episode)
+        paid: HostArray = np.asarray(reward, np.float32)
+        return Timestep(observation, first, paid, discount, valid, episode)
 
     def close(self) -> None:
         if not self.closed:
