@@ -14,8 +14,10 @@ CODES = (11, 6, 3)  # kinds of object, colours, states (open, closed, locked): M
 
 def ids() -> list[str]:
     """Every id that MiniGrid registers."""
-    adapters.load("minigrid", "minigrid").register_minigrid_envs()
-    return [id for id in gymnasium_adapter.ids() if id.startswith(("MiniGrid-", "BabyAI-"))]
+    minigrid, prefixes = adapters.load("minigrid", "minigrid"), ("MiniGrid-", "BabyAI-")
+    if not any(id.startswith(prefixes) for id in gymnasium_adapter.ids()):  # else Gymnasium has loaded them as a plugin
+        minigrid.register_minigrid_envs()
+    return [id for id in gymnasium_adapter.ids() if id.startswith(prefixes)]
 
 
 def make(id: str, *, view: str = "planes", **options: Any) -> gymnasium_adapter.GymnasiumEnvironment:
