@@ -122,17 +122,20 @@ def test_craftax_is_craftax(id):
     bare, ours = maker.make_craftax_env_from_name(id, auto_reset=False), make(f"craftax/{id}", worlds=2, limit=50)
     world, params = ours.world, bare.default_params
     task = quick(world.default_task)()
-    starts = [quick(bare.reset_env)(key, params) for key in jax.random.split(jax.random.key(0), 2)]
-    seen = {np.asarray(ours.reset(task, jax.random.key(i))[1]).tobytes() for i in range(10)}
-    assert seen == {np.asarray(observation).tobytes() for observation, _ in starts}  # the pool is what Craftax makes
+    bare_reset, our_reset = quick(bare.reset_env), quick(ours.reset)
+    starts = [bare_reset(key, params) for key in jax.random.split(jax.random.key(0), 2)]
+    shown = [np.asarray(our_reset(task, jax.random.key(i))[1]) for i in range(10)]
+    same = [[np.allclose(one, start, atol=1e-3) for start, _ in starts] for one in shown]  # compiled apart: rounding differs
+    assert all(sum(row) == 1 for row in same), "the pool is what Craftax makes"
+    assert {row.index(True) for row in same} == {0, 1}, "every world is drawn"
     bare_step, our_step = quick(bare.step_env), quick(ours.step)
-    state, observation = ours.reset(task, jax.random.key(0))
-    bare_state = next(s for o, s in starts if (o == observation).all())
+    state, observation = our_reset(task, jax.random.key(0))
+    bare_state = next(s for o, s in starts if np.allclose(o, observation, atol=1e-3))
     for t in range(50):
         key, action = jax.random.key(t), t % 17
         bare_shown, bare_state, reward, done, _ = bare_step(key, bare_state, action, params)
         state, transition = our_step(task, state, action, key)
-        np.testing.assert_array_equal(bare_shown, transition.observation)
+        np.testing.assert_allclose(bare_shown, transition.observation, atol=1e-3)
         np.testing.assert_allclose(reward, transition.reward)
         assert bool(done) == bool(transition.terminated)
     assert transition.truncated
