@@ -275,7 +275,7 @@ def test_procgen_without_qt_says_what_to_install():
     def fails():
         raise ImportError("libQt5Gui.so.5: cannot open shared object file")
 
-    with pytest.raises(ValueError, match="needs the system.s Qt 5 .*apt-get install libqt5gui5 libqt5core5a"):
+    with pytest.raises(ValueError, match=r"needs the system.s Qt 5 .*apt-get install libqt5gui5 libqt5core5a"):
         _say_what_is_missing(fails)
 
 
