@@ -24,7 +24,7 @@ Rules need just one sentence of this: an invalid step teaches nothing and no ret
 from __future__ import annotations
 
 import abc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -66,6 +66,7 @@ class Environment(abc.ABC):
     num_actions: int  # an action is one of that many choices, int32 []
     action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
     observation: jax.ShapeDtypeStruct  # shape and dtype of one observation
+    one_task: bool = False  # whether `sample_task` can only give the default one
 
     @abc.abstractmethod
     def default_task(self) -> PyTree:
@@ -98,7 +99,8 @@ class HostEnvironment(abc.ABC):
 
     num_actions: int
     action_dimensions: int = 0
-    observation: jax.ShapeDtypeStruct
+    observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
+    one_task: bool = True
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:

@@ -40,6 +40,10 @@ class Wrapped(Environment):
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
         return self.world.observation
 
+    @property
+    def one_task(self) -> bool:  # type: ignore[override]
+        return self.world.one_task
+
     def default_task(self) -> PyTree:
         return self.world.default_task()
 

@@ -120,12 +120,9 @@ def check_task(config: TrainConfig, environment: Any) -> None:
     """Only worlds with a distribution of tasks can draw one."""
     if config.task != "random":
         return
-    from rulax.envs.adapters.gymnax import GymnaxEnvironment
-    from rulax.envs.base import HostEnvironment
-
-    if isinstance(environment, HostEnvironment | GymnaxEnvironment):
+    if environment.one_task:
         raise UserError(
-            f"task random is not possible in '{config.env}': Gymnasium and gymnax have no distribution of tasks; "
+            f"task random is not possible in '{config.env}': its library has no distribution of tasks; "
             "the worlds of rulax have one, `rulax envs` lists them"
         )
 

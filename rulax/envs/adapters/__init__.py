@@ -27,12 +27,33 @@ def load(module: str, extra: str) -> Any:
         raise ValueError(f"{extra} cannot be imported ({error}): pip install 'rulax[{extra}]'") from error
 
 
+def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of an adapter, changed by the options of a user; an unknown or ill-typed one is refused."""
+    from rulax.envs.registry import as_option
+
+    for name in options:
+        if name not in defaults:
+            raise ValueError(f"'{label}' has no option '{name}'; it has {', '.join(defaults)}")
+    return {**defaults, **{name: as_option(f"'{label}': {name}", defaults[name], value) for name, value in options.items()}}
+
+
+def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
+    """Codes [..., C] as zeros and ones [..., sum(sizes)]: a door is not 4 and a key 5. `xp` is numpy or JAX's."""
+    shown = [codes[..., i, None] == xp.arange(size) for i, size in enumerate(sizes)]
+    return xp.concatenate(shown, axis=-1).astype(xp.float32)
+
+
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
     """The error for an id that a library does not have: the ids that look like it."""
     folded = {name.casefold(): name for name in known}  # 'cartpole-v1' is near to 'CartPole-v1'
     near = [folded[name] for name in difflib.get_close_matches(id.casefold(), list(folded), n=3, cutoff=0.6)]
     advice = f"did you mean {' or '.join(near)}?" if near else f"no id looks like it{hint}"
     return ValueError(f"unknown {library} environment {id!r}; {advice}")
+
+
+def only_discrete(library: str, id: str, space: Any) -> ValueError:
+    """The error of an adapter that knows one plain choice only."""
+    return ValueError(f"{library} environment {id!r} has actions of kind {type(space).__name__}; this adapter takes Discrete ones")
 
 
 def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:

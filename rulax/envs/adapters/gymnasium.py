@@ -1,22 +1,22 @@
 """Gymnasium environments as `HostEnvironment`s: they step on the CPU, outside of JAX, and fill numpy timesteps.
 
-Gymnasium resets an ended episode in one of two ways, and `valid` makes both correct; `GymnasiumStreams` says how.
+Gymnasium resets an ended episode in one of two ways, and `valid` makes both correct; `streams.Streams` says how.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from rulax.envs import adapters
 from rulax.envs.actions import Actions
-from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
+from rulax.envs.adapters.streams import Autoreset, Outcome, Streams
+from rulax.envs.base import HostEnvironment
 
-HostArray = Any  # `Timestep` names the arrays of JAX; a host environment fills it with those of numpy
-Autoreset = Literal["next_step", "same_step"]
 AUTORESET_NAMES = {"next_step": "NextStep", "same_step": "SameStep"}  # ours, and the value of gymnasium's AutoresetMode
 
 
@@ -32,21 +32,25 @@ def make(
     flatten: bool = False,
     processes: bool = False,
     bins: int | None = None,
+    wrappers: Sequence[Callable[[Any], Any]] = (),
     **options: Any,
 ) -> GymnasiumEnvironment:
     """The Gymnasium environment of that id; options go to `gymnasium.make` (`max_episode_steps=...` is its time limit).
 
     `flatten` turns observations of any kind into one vector; `processes` gives every stream a process of its own, which pays
     only where one step takes longer than sending it (not for CartPole). `bins` is how many evenly spaced numbers there are to
-    choose from in each dimension of a continuous action, 11 unless given.
+    choose from in each dimension of a continuous action, 11 unless given. `wrappers` are put around every copy, in this order.
     """
     gymnasium = adapters.load("gymnasium", "gymnasium")
     if autoreset not in AUTORESET_NAMES:
         raise ValueError(f"unknown autoreset {autoreset!r}; known: {', '.join(AUTORESET_NAMES)}")
+    worn = (*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else []))
     probe = _make_one(id, options)
     try:
+        for wrapper in worn:
+            probe = wrapper(probe)
         actions = adapters.read_actions("Gymnasium", id, probe.action_space, bins)
-        observations = gymnasium.spaces.flatten_space(probe.observation_space) if flatten else probe.observation_space
+        observations = probe.observation_space
     finally:
         probe.close()
     if not isinstance(observations, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
@@ -61,7 +65,7 @@ def make(
         first_category=int(observations.start) if categories else 0,
         actions=actions,
         autoreset=autoreset,
-        flatten=flatten,
+        wrappers=worn,
         processes=processes,
         options=options,
     )
@@ -77,7 +81,7 @@ class GymnasiumEnvironment(HostEnvironment):
     first_category: int  # Gymnasium's Discrete may start at any integer, ours at 0
     actions: Actions  # what the agent's choices mean
     autoreset: Autoreset
-    flatten: bool
+    wrappers: Sequence[Callable[[Any], Any]]
     processes: bool
     options: dict[str, Any]
 
@@ -100,7 +104,7 @@ class GymnasiumEnvironment(HostEnvironment):
             # Named, for else Gymnasium may pick a vector implementation of its own, without a choice of autoreset.
             vectorization_mode="async" if self.processes else "sync",
             vector_kwargs=vector_options,
-            wrappers=[gymnasium.wrappers.FlattenObservation] if self.flatten else None,
+            wrappers=list(self.wrappers) or None,
             **self.options,
         )
         return GymnasiumStreams(self, vector, num_streams)
@@ -115,73 +119,23 @@ class GymnasiumEnvironment(HostEnvironment):
         return np.asarray(observation, self.observation.dtype)
 
 
-class GymnasiumStreams(HostStreams):
-    """Open streams. Which steps teach something depends on when Gymnasium resets:
-
-    * `next_step`: a step that ends an episode shows the true last observation. The step after it is a dummy: Gymnasium ignores
-      the action and resets (reward 0, `valid` False, `first` True).
-    * `same_step`: a step that ends an episode shows the first observation of the next one at once. For a terminated episode
-      that is all that is needed. A truncated one should bootstrap from its last observation, which the stream does not show,
-      so this step teaches nothing: `valid` False. Its reward is real and counts in the episode's statistics.
-    """
+class GymnasiumStreams(Streams):
+    """Open streams, which Gymnasium's vector environment steps and resets."""
 
     def __init__(self, environment: GymnasiumEnvironment, vector: Any, num_streams: int):
-        self.environment = environment
-        self.vector = vector
-        self.num_streams = num_streams
-        self.clear()
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        self.environment, self.vector, self.autoreset = environment, vector, environment.autoreset
 
-    def clear(self) -> None:
-        """Forget everything about the episodes under way."""
-        self.dummy: HostArray = np.zeros(self.num_streams, bool)  # the next step only resets
-        self.total: HostArray = np.zeros(self.num_streams, np.float64)
-        self.length: HostArray = np.zeros(self.num_streams, np.int32)
-
-    def start(self, seed: int) -> Timestep:
-        self._check_open()
-        self.clear()
-        # Gymnasium would take seed, seed + 1, ...: then neighbouring seeds would share all of their streams but one.
-        seeds = np.random.SeedSequence(seed).generate_state(self.num_streams)
+    def reset_all(self, seeds: np.ndarray) -> np.ndarray:
         observation, _ = self.vector.reset(seed=[int(one) for one in seeds])
-        zeros: HostArray = np.zeros(self.num_streams, np.float32)
-        return Timestep(
-            observation=self.environment.read(observation),
-            first=zeros == 0,
-            reward=zeros,
-            discount=zeros + 1,
-            valid=zeros == 0,
-            episode=Episode(ended=zeros > 0, total=zeros.copy(), length=zeros.astype(np.int32)),
-        )
+        return self.environment.read(observation)
 
-    def step(self, action: np.ndarray) -> Timestep:
-        self._check_open()
+    def step_all(self, action: np.ndarray) -> Outcome:
         observation, reward, terminated, truncated, _ = self.vector.step(self.environment.native(action))
-        dummy, ended = self.dummy, terminated | truncated
-        if self.environment.autoreset == "next_step":
-            first, valid, self.dummy = dummy, ~dummy, ended
-        else:
-            first, valid = ended, terminated | ~truncated
-        discount: HostArray = np.where(terminated, 0, 1).astype(np.float32)
-        self.total = self.total + reward
-        self.length = self.length + ~dummy
-        timestep = Timestep(
-            observation=self.environment.read(observation),
-            first=first,
-            reward=reward.astype(np.float32),
-            discount=discount,
-            valid=valid,
-            episode=Episode(ended, self.total.astype(np.float32), self.length),
-        )
-        self.total = np.where(ended, 0, self.total)
-        self.length = np.where(ended, 0, self.length)
-        return timestep
+        return Outcome(self.environment.read(observation), reward, terminated, truncated)
 
-    def close(self) -> None:
+    def close_all(self) -> None:
         self.vector.close()
-
-    def _check_open(self) -> None:
-        if self.vector.closed:  # Gymnasium itself would step some closed environments without a word
-            raise ValueError("these streams are closed; open new ones")
 
 
 def _make_one(id: str, options: dict[str, Any]) -> Any:

@@ -86,6 +86,7 @@ class GymnaxEnvironment(Environment):
     actions: Actions  # what the agent's choices mean
     observation: jax.ShapeDtypeStruct
     categories: int  # of a Discrete observation, shown as a one-hot vector; 0 for any other
+    one_task = True
     tells_apart: bool  # gymnax 1.x, where `step_env` reports natural ends only and `is_truncated` the time limit
 
     @property
