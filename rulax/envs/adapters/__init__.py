@@ -53,7 +53,8 @@ def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> V
 
 def only_discrete(library: str, id: str, space: Any) -> ValueError:
     """The error of an adapter that knows one plain choice only."""
-    return ValueError(f"{library} environment {id!r} has actions of kind {type(space).__name__}; this adapter takes Discrete ones")
+    about = f"{library} environment {id!r} has actions of kind {type(space).__name__}"
+    return ValueError(f"{about}, but here only discrete actions are supported")
 
 
 def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:

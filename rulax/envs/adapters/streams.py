@@ -90,9 +90,8 @@ class Streams(HostStreams):
         actions = np.asarray(action, np.int64)
         if actions.shape != self.action_shape or actions.min() < 0 or actions.max() >= self.num_actions:
             # Checked here, because ale-py waits for ever for an answer to an action that it does not have.
-            raise ValueError(
-                f"an action must be {' x '.join(map(str, self.action_shape))} numbers from 0 to {self.num_actions - 1}, not {action}"
-            )
+            wanted = " x ".join(map(str, self.action_shape))
+            raise ValueError(f"an action must be {wanted} numbers from 0 to {self.num_actions - 1}, not {action}")
         observation, reward, terminated, truncated, lost = self.step_all(actions)
         dummy, ended = self.dummy, terminated | truncated
         if self.autoreset == "same_step":
