@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rulax.evaluation.normalised import normalised
 from rulax.run import folder as folders
 from rulax.run import plot
 from rulax.run.agent import AgentHandle
@@ -88,6 +89,7 @@ class Run:
         """The result in a few numbers; the content of summary.json."""
         final = self.final_returns
         known = [value for value in final if value is not None]
+        mean = sum(known) / len(known) if known else None
         return {
             "env": self.config.env,
             "rule": self.config.rule,
@@ -96,8 +98,9 @@ class Run:
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
             "cpu_seconds": None if self.cpu_seconds is None else number(round(self.cpu_seconds, 1)),
-            "final_return": sum(known) / len(known) if known else None,
+            "final_return": mean,
             "final_return_per_seed": final,
+            "normalised": None if mean is None else normalised(self.config.env, mean),
         }
 
     def write_results(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rulax.evaluation.normalised import ends
 from rulax.run import folder as folders
 from rulax.run.plot import block_curve, seed_mean
 from rulax.run.progress import count, duration
@@ -39,6 +40,10 @@ def show(run: Run) -> None:
     if run.config.seeds > 1:
         table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
     console.print(table)
+    axis = ends(run.config.env)
+    if axis is not None and summary["normalised"] is not None:
+        name, low, high = axis
+        console.print(f"[bold]{name} {summary['normalised']:.3f}[/]  (0 is {low:g}, 1 is {high:g})")
     speed = f", {count(run.steps_per_second)} steps/s" if run.steps_per_second else ""
     console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed}[/]\n")
     console.print(f"run folder   {run.folder}", markup=False, soft_wrap=True)

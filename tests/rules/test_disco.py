@@ -119,7 +119,7 @@ def test_the_papers_settings_can_be_run(name):
     from rulax.run.config import TrainConfig, build
     from rulax.run.validate import check_settings, check_train, override
 
-    config = build(TrainConfig, {"preset": f"paper/{name}", "env": "catch"})
+    config = build(TrainConfig, {"preset": f"paper-{name}", "env": "catch"})
     check_train(config)
     learning = override(LEARNING, config.overrides)
     check_settings(learning, override(NETWORK, config.overrides))

@@ -83,7 +83,7 @@ def test_presets_of_the_package_are_valid() -> None:
         assert summary
         check_train(build(TrainConfig, {"preset": name, "env": "catch"}))
         build(BenchTrainConfig, {"preset": name})
-    assert {"demo", "reference-catch", "paper/atari"} <= set(preset_names())
+    assert {"demo", "reference-catch", "paper-atari"} <= set(preset_names())
 
 
 def test_a_rule_says_how_long_to_train() -> None:
@@ -91,7 +91,7 @@ def test_a_rule_says_how_long_to_train() -> None:
     shorter = build(TrainConfig, {"env": "catch", "rule": "disco103"}).steps
     assert shorter == build(TrainConfig, {"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps("actor_critic")
     assert build(TrainConfig, {"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
-    assert build(TrainConfig, {"env": "catch", "preset": "paper/atari"}).steps == 200_000_000
+    assert build(TrainConfig, {"env": "catch", "preset": "paper-atari"}).steps == 200_000_000
 
 
 @pytest.mark.parametrize(

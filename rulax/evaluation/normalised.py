@@ -1,0 +1,104 @@
+"""Scores on the papers' own axes: 0 is who acts at random, 1 a human (Atari) or the best there is (ProcGen)."""
+
+from __future__ import annotations
+
+import re
+
+# Scores of random play and of a human, with up to 30 no-ops at the start (Mnih et al. 2015; Wang et al. 2016).
+ATARI57: dict[str, tuple[float, float]] = {
+    "Alien": (227.8, 7127.7),
+    "Amidar": (5.8, 1719.5),
+    "Assault": (222.4, 742.0),
+    "Asterix": (210.0, 8503.3),
+    "Asteroids": (719.1, 47388.7),
+    "Atlantis": (12850.0, 29028.1),
+    "BankHeist": (14.2, 753.1),
+    "BattleZone": (2360.0, 37187.5),
+    "BeamRider": (363.9, 16926.5),
+    "Berzerk": (123.7, 2630.4),
+    "Bowling": (23.1, 160.7),
+    "Boxing": (0.1, 12.1),
+    "Breakout": (1.7, 30.5),
+    "Centipede": (2090.9, 12017.0),
+    "ChopperCommand": (811.0, 7387.8),
+    "CrazyClimber": (10780.5, 35829.4),
+    "Defender": (2874.5, 18688.9),
+    "DemonAttack": (152.1, 1971.0),
+    "DoubleDunk": (-18.6, -16.4),
+    "Enduro": (0.0, 860.5),
+    "FishingDerby": (-91.7, -38.7),
+    "Freeway": (0.0, 29.6),
+    "Frostbite": (65.2, 4334.7),
+    "Gopher": (257.6, 2412.5),
+    "Gravitar": (173.0, 3351.4),
+    "Hero": (1027.0, 30826.4),
+    "IceHockey": (-11.2, 0.9),
+    "Jamesbond": (29.0, 302.8),
+    "Kangaroo": (52.0, 3035.0),
+    "Krull": (1598.0, 2665.5),
+    "KungFuMaster": (258.5, 22736.3),
+    "MontezumaRevenge": (0.0, 4753.3),
+    "MsPacman": (307.3, 6951.6),
+    "NameThisGame": (2292.3, 8049.0),
+    "Phoenix": (761.4, 7242.6),
+    "Pitfall": (-229.4, 6463.7),
+    "Pong": (-20.7, 14.6),
+    "PrivateEye": (24.9, 69571.3),
+    "Qbert": (163.9, 13455.0),
+    "Riverraid": (1338.5, 17118.0),
+    "RoadRunner": (11.5, 7845.0),
+    "Robotank": (2.2, 11.9),
+    "Seaquest": (68.4, 42054.7),
+    "Skiing": (-17098.1, -4336.9),
+    "Solaris": (1236.3, 12326.7),
+    "SpaceInvaders": (148.0, 1668.7),
+    "StarGunner": (664.0, 10250.0),
+    "Surround": (-10.0, 6.5),
+    "Tennis": (-23.8, -8.3),
+    "TimePilot": (3568.0, 5229.2),
+    "Tutankham": (11.4, 167.6),
+    "UpNDown": (533.4, 11693.2),
+    "Venture": (0.0, 1187.5),
+    "VideoPinball": (16256.9, 17667.9),
+    "WizardOfWor": (563.5, 4756.5),
+    "YarsRevenge": (3092.9, 54576.9),
+    "Zaxxon": (32.5, 9173.3),
+}
+
+# Returns of random play and the largest possible or seen, on easy and on hard levels (Cobbe et al. 2020, appendix C).
+PROCGEN: dict[str, dict[str, tuple[float, float]]] = {
+    "Bigfish": {"Easy": (1.0, 40.0), "Hard": (0.0, 40.0)},
+    "Bossfight": {"Easy": (0.5, 13.0), "Hard": (0.5, 13.0)},
+    "Caveflyer": {"Easy": (3.5, 12.0), "Hard": (2.0, 13.4)},
+    "Chaser": {"Easy": (0.5, 13.0), "Hard": (0.5, 14.2)},
+    "Climber": {"Easy": (2.0, 12.6), "Hard": (1.0, 12.6)},
+    "Coinrun": {"Easy": (5.0, 10.0), "Hard": (5.0, 10.0)},
+    "Dodgeball": {"Easy": (1.5, 19.0), "Hard": (1.5, 19.0)},
+    "Fruitbot": {"Easy": (-1.5, 32.4), "Hard": (-0.5, 27.2)},
+    "Heist": {"Easy": (3.5, 10.0), "Hard": (2.0, 10.0)},
+    "Jumper": {"Easy": (3.0, 10.0), "Hard": (1.0, 10.0)},
+    "Leaper": {"Easy": (3.0, 10.0), "Hard": (1.5, 10.0)},
+    "Maze": {"Easy": (5.0, 10.0), "Hard": (4.0, 10.0)},
+    "Miner": {"Easy": (1.5, 13.0), "Hard": (1.5, 20.0)},
+    "Ninja": {"Easy": (3.5, 10.0), "Hard": (2.0, 10.0)},
+    "Plunder": {"Easy": (4.5, 30.0), "Hard": (3.0, 30.0)},
+    "Starpilot": {"Easy": (2.5, 64.0), "Hard": (1.5, 35.0)},
+}
+PROCGEN_ID = re.compile(r"(?P<game>[A-Z][a-z]+)(?P<levels>Easy|Hard)-v0")
+
+
+def ends(environment: str) -> tuple[str, float, float] | None:
+    """What the axis is called, and which scores are 0 and 1 on it; None where nobody has published an axis."""
+    family, _, id = environment.partition("/")
+    if family == "atari" and id in ATARI57:
+        return ("human-normalised", *ATARI57[id])
+    levels = PROCGEN_ID.fullmatch(id) if family == "envpool" else None
+    if levels and levels["game"] in PROCGEN:
+        return ("normalised", *PROCGEN[levels["game"]][levels["levels"]])
+    return None
+
+
+def normalised(environment: str, score: float) -> float | None:
+    """(score - random) / (human - random), or None where there is no axis."""
+    axis = ends(environment)
+    return None if axis is None else (score - axis[1]) / (axis[2] - axis[1])
