@@ -7,3 +7,9 @@ import os
 if os.environ.get("RULAX_TEST_COMPILE", "fast") == "fast":
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip()
+
+# Each worker of pytest-xdist has a core of its own. Small programs whose threads compete for the same cores take several times
+# as long as on one.
+worker, cores = os.environ.get("PYTEST_XDIST_WORKER", ""), sorted(getattr(os, "sched_getaffinity", lambda pid: set())(0))
+if worker and len(cores) > 1:
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
