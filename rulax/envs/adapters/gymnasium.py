@@ -6,12 +6,14 @@ Gymnasium resets an ended episode in one of two ways, and `valid` makes both cor
 from __future__ import annotations
 
 import dataclasses
+from multiprocessing.connection import wait
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.adapters.surviving import FAILED, Surviving
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 
 HostArray = Any  # `Timestep` names the arrays of JAX; a host environment fills it with those of numpy
@@ -88,7 +90,7 @@ class GymnasiumEnvironment(HostEnvironment):
             # Named, for else Gymnasium may pick a vector implementation of its own, without a choice of autoreset.
             vectorization_mode="async" if self.processes else "sync",
             vector_kwargs=vector_options,
-            wrappers=[gymnasium.wrappers.FlattenObservation] if self.flatten else None,
+            wrappers=[*([gymnasium.wrappers.FlattenObservation] if self.flatten else []), Surviving],
             **self.options,
         )
         return GymnasiumStreams(self, vector, num_streams)
@@ -127,7 +129,8 @@ class GymnasiumStreams(HostStreams):
         self.clear()
         # Gymnasium would take seed, seed + 1, ...: then neighbouring seeds would share all of their streams but one.
         seeds = np.random.SeedSequence(seed).generate_state(self.num_streams)
-        observation, _ = self.vector.reset(seed=[int(one) for one in seeds])
+        observation, info = self.vector.reset(seed=[int(one) for one in seeds])
+        self._note_failures(info)
         zeros: HostArray = np.zeros(self.num_streams, np.float32)
         return Timestep(
             observation=self.environment.read(observation),
@@ -141,12 +144,17 @@ class GymnasiumStreams(HostStreams):
     def step(self, action: np.ndarray) -> Timestep:
         self._check_open()
         actions = np.asarray(action, np.int64) + self.environment.first_action
-        observation, reward, terminated, truncated, _ = self.vector.step(actions)
+        try:
+            observation, reward, terminated, truncated, info = self.vector.step(actions)
+        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+            raise RuntimeError(self._who_died()) from error
+        failed = self._note_failures(info)
         dummy, ended = self.dummy, terminated | truncated
         if self.environment.autoreset == "next_step":
             first, valid, self.dummy = dummy, ~dummy, ended
         else:
             first, valid = ended, terminated | ~truncated
+        first, valid = first | failed, valid & ~failed
         discount: HostArray = np.where(terminated, 0, 1).astype(np.float32)
         self.total = self.total + reward
         self.length = self.length + ~dummy
@@ -158,12 +166,35 @@ class GymnasiumStreams(HostStreams):
             valid=valid,
             episode=Episode(ended, self.total.astype(np.float32), self.length),
         )
-        self.total = np.where(ended, 0, self.total)
-        self.length = np.where(ended, 0, self.length)
+        self.total = np.where(ended | failed, 0, self.total)
+        self.length = np.where(ended | failed, 0, self.length)
         return timestep
 
     def close(self) -> None:
         self.vector.close()
+
+    def abandon(self) -> None:
+        if not self.environment.processes:
+            return self.close()
+        self.vector.closed = True  # its own `close` would wait for an answer of the dead
+        for process, pipe in zip(self.vector.processes, self.vector.parent_pipes, strict=True):
+            process.kill()
+            process.join()
+            if pipe is not None:
+                pipe.close()
+
+    def _note_failures(self, info: dict[str, Any]) -> HostArray:
+        """Which environments raised and were made anew, [B]."""
+        texts = info.get(FAILED, ())
+        self.failed = {stream: text for stream, text in enumerate(texts) if text is not None}
+        failed: HostArray = np.zeros(self.num_streams, bool)
+        failed[list(self.failed)] = True
+        return failed
+
+    def _who_died(self) -> str:
+        wait([process.sentinel for process in self.vector.processes], timeout=1)  # a pipe may end a moment before its process
+        dead = {stream: process.exitcode for stream, process in enumerate(self.vector.processes) if not process.is_alive()}
+        return "; ".join(f"the process of stream {stream} died with exit code {code}" for stream, code in dead.items())
 
     def _check_open(self) -> None:
         if self.vector.closed:  # Gymnasium itself would step some closed environments without a word
