@@ -92,6 +92,10 @@ class Environment(abc.ABC):
         return self.reset(task, key)
 
 
+class EnvironmentFailed(RuntimeError):
+    """An environment raised more often than is tolerated; the text is a sentence for the user."""
+
+
 class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
 

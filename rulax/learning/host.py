@@ -129,7 +129,9 @@ class HostTrainer(Trainer):
         self._learning = following and (self._thread.submit(self._learn, state.life.learner, following), following)
         return state, metrics
 
-    def _concluded(self, state: TrainState, acted: Acted, learned: tuple[LearnerState, HostMetrics]) -> tuple[TrainState, HostMetrics]:
+    def _concluded(
+        self, state: TrainState, acted: Acted, learned: tuple[LearnerState, HostMetrics]
+    ) -> tuple[TrainState, HostMetrics]:
         life = Life(learned[0], acted.actor, (), acted.keys.life)
         return TrainState(life, state.iteration + np.int32(1)), acted.metrics | learned[1]
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rulax.learning.frames import fold_observation, folded_form, stacked

@@ -15,7 +15,7 @@ from rulax.run.compare_config import CompareConfig
 from rulax.run.config import TrainConfig, build, read_values
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import UserError
-from rulax.run.log import Row, final_returns, number, read_rows
+from rulax.run.log import RESTARTS, Row, final_returns, number, read_rows
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ class Run:
         """The result in a few numbers; the content of summary.json."""
         final = self.final_returns
         known = [value for value in final if value is not None]
+        restarts = sum(row.get(RESTARTS) or 0 for row in self.rows)
         return {
             "env": self.config.env,
             "rule": self.config.rule,
@@ -98,7 +99,7 @@ class Run:
             "cpu_seconds": None if self.cpu_seconds is None else number(round(self.cpu_seconds, 1)),
             "final_return": sum(known) / len(known) if known else None,
             "final_return_per_seed": final,
-        }
+        } | ({RESTARTS: restarts} if restarts else {})
 
     def write_results(self) -> None:
         """Curve, summary and page, into the run folder."""

@@ -54,6 +54,7 @@ AT_LEAST_ZERO = (
     "evaluate_every",
     "memory_limit",
     "most_bad",
+    "most_restarts",
 )
 NOT_EMPTY = ("hidden", "channels", "lifetimes")
 ABOVE_ZERO = (

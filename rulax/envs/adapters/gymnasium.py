@@ -192,9 +192,12 @@ class GymnasiumStreams(HostStreams):
         return failed
 
     def _who_died(self) -> str:
-        wait([process.sentinel for process in self.vector.processes], timeout=1)  # a pipe may end a moment before its process
-        dead = {stream: process.exitcode for stream, process in enumerate(self.vector.processes) if not process.is_alive()}
-        return "; ".join(f"the process of stream {stream} died with exit code {code}" for stream, code in dead.items())
+        ready = wait([process.sentinel for process in self.vector.processes], timeout=1)  # a pipe may end before its process
+        for stream, process in enumerate(self.vector.processes):
+            if process.sentinel in ready:
+                process.join(1)
+                return f"the process of stream {stream} died with exit code {process.exitcode}"
+        return "a worker process closed its pipe"
 
     def _check_open(self) -> None:
         if self.vector.closed:  # Gymnasium itself would step some closed environments without a word

@@ -8,17 +8,14 @@ costs the episodes of all of them, since the rest of a broken vector cannot be t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from rulax.envs.adapters.surviving import quietly, said
-from rulax.envs.base import HostEnvironment, HostStreams, Timestep
+from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Timestep
 
 MOST_RESTARTS = 10
-
-
-class EnvironmentFailed(RuntimeError):
-    """An environment raised more often than is tolerated; the text is a sentence for the user."""
 
 
 class RestartingStreams(HostStreams):
@@ -45,8 +42,8 @@ class RestartingStreams(HostStreams):
         except Exception as error:
             if self.closed:
                 raise
-            timestep = self._open_again(error)
-            return timestep._replace(valid=np.zeros_like(timestep.valid))  # what led here teaches nothing
+            nothing: Any = np.zeros(self.num_streams, bool)
+            return self._open_again(error)._replace(valid=nothing)  # what led here teaches nothing
         self._count(self.streams.failed)
         return timestep
 
@@ -57,8 +54,8 @@ class RestartingStreams(HostStreams):
     def _open_again(self, error: Exception) -> Timestep:
         """All streams anew, as often as it takes."""
         while True:
-            self._count(dict.fromkeys(range(self.num_streams), said(error)), error)
             quietly(self.streams.abandon)
+            self._count(dict.fromkeys(range(self.num_streams), said(error)), error)
             seed = np.random.SeedSequence([self.seed, *self.restarts.tolist()]).generate_state(1)[0]
             try:
                 self.streams = self.environment.open(self.num_streams)
