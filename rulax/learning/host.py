@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.adapters.restart import RestartingStreams
-from rulax.envs.base import Timestep
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
 from rulax.learning.host_replay import HostReplay
@@ -89,7 +88,8 @@ class HostTrainer(Trainer):
             self.replay = HostReplay(self._stored, self.config.seeds, learning.streams, learning.capacity)
         words = np.asarray(jax.random.key_data(state.life.key)).reshape(-1)
         seed = np.random.SeedSequence([*words.tolist(), int(state.iteration)]).generate_state(1)[0]
-        actor = self._look(state.life.actor, self._split(self.streams.start(int(seed))))
+        timestep = self.streams.start(int(seed))
+        actor = self._look(state.life.actor, timestep.observation, timestep.first)
         return TrainState(state.life._replace(actor=actor), np.asarray(state.iteration))  # type: ignore[arg-type]
 
     def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, HostMetrics]:
@@ -144,34 +144,39 @@ class HostTrainer(Trainer):
     # -- acting ---------------------------------------------------------------------------------------------------------------
 
     def _act(self, params: PyTree, actor: Actor, key: Array) -> Acted:
-        keys = self._keys(key)
-        fresh = jax.tree.map(lambda leaf: np.empty((*self.shape, *leaf.shape), leaf.dtype), self._form)  # new: JAX may keep it
-        fresh = fresh._replace(memory=jax.tree.map(np.asarray, actor.memory))
-        episodes, before = np.zeros((3, self.config.seeds)), self.streams.restarts.copy()
+        keys, leaves = self._keys(key), jax.tree.leaves(params)  # leaves: to flatten an agent takes as long as to ask it
+        seeds, streams = self.shape
+        fresh = jax.tree.map(lambda leaf: np.empty((seeds * streams, *leaf.shape), leaf.dtype), self._form)  # new: JAX may keep it
+        episodes, before = np.zeros((3, seeds)), self.streams.restarts.copy()
+        observation, first = jax.tree.map(self._join, (actor.observation, actor.first))
+        memory = actor.memory
         for number in range(self.recipe.learning.unroll):
-            action, logits, memory = self._decide(params, actor.observation, actor.first, actor.memory, keys.act, np.int32(number))
-            put(fresh.observation, actor.observation, number)
-            put(fresh.first, actor.first, number)
-            chosen = np.asarray(action)
-            timestep = self._split(self.streams.step(chosen.reshape(-1, *chosen.shape[2:])))
-            put(fresh.action, chosen, number)
+            decided, logits, memory = self._decide(leaves, observation, first, memory, keys.act, np.int32(number))
+            put(fresh.observation, observation, number)
+            put(fresh.first, first, number)
+            action = np.asarray(decided)
+            timestep = self.streams.step(action)
+            put(fresh.action, action, number)
             put(fresh.behaviour, logits, number)
-            for name in ("reward", "discount", "valid"):
-                put(getattr(fresh, name), getattr(timestep, name), number)
-            ended, total, length = timestep.episode
+            put(fresh.reward, timestep.reward, number)
+            put(fresh.discount, timestep.discount, number)
+            put(fresh.valid, timestep.valid, number)
+            ended = timestep.episode.ended
             if ended.any():
-                episodes += [ended.sum(1), (total * ended).sum(1), (length * ended).sum(1)]
-            actor = self._look(actor._replace(memory=memory), timestep)
-        put(fresh.observation, actor.observation, -1)
-        put(fresh.first, actor.first, -1)
+                sums = [(ended * values).reshape(self.shape).sum(1) for values in (1, *timestep.episode[1:])]
+                episodes += sums
+            observation, first = timestep.observation, timestep.first
+        put(fresh.observation, observation, -1)
+        put(fresh.first, first, -1)
+        fresh = jax.tree.map(self._split, fresh)._replace(memory=jax.tree.map(np.asarray, actor.memory))
         metrics = {
             "episodes": episodes[0].astype(np.int32),
             "episode_return": episodes[1].astype(np.float32),
             "episode_length": episodes[2].astype(np.float32),
             "bad_rewards": (~np.isfinite(fresh.reward)).sum((1, 2)).astype(np.int32),
-            "restarts": (self.streams.restarts - before).reshape(self.shape).sum(1).astype(np.int32),
+            "restarts": self._split(self.streams.restarts - before).sum(1).astype(np.int32),
         }
-        return Acted(fresh, actor, keys, metrics)
+        return Acted(fresh, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
 
     @functools.cached_property
     def _keys(self) -> Any:
@@ -179,18 +184,32 @@ class HostTrainer(Trainer):
 
     @functools.cached_property
     def _decide(self) -> Any:
+        """From what all streams show, [K * B, ...], to what they do."""
+        agents = jax.tree.structure(self.skeleton().life.learner.params)
+
         def one(params: PyTree, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
             logits, memory = params.act(observation, first, memory)
             return jax.random.categorical(jax.random.fold_in(key, number), logits), logits, memory
 
-        return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, 0, 0, None)))
+        def decide(leaves: list[Array], observation: PyTree, first: Array, memory: PyTree, keys: Array, number: Array) -> tuple:
+            observation, first = jax.tree.map(self._split, (observation, first))
+            parts = jax.tree.unflatten(agents, leaves), observation, first, memory, keys, number
+            action, logits, memory = jax.vmap(one, in_axes=(0, 0, 0, 0, 0, None))(*parts)
+            return *jax.tree.map(self._join, (action, logits)), memory
 
-    def _split(self, timestep: Timestep) -> Timestep:
+        return jax.jit(decide)
+
+    def _split(self, x: Any) -> Any:
         """From [K * B] to [K, B]."""
-        return jax.tree.map(lambda x: np.asarray(x).reshape(*self.shape, *np.shape(x)[1:]), timestep)
+        return x.reshape(*self.shape, *x.shape[1:])
 
-    def _look(self, actor: Actor, timestep: Timestep) -> Actor:
-        return actor._replace(observation=timestep.observation, first=timestep.first)
+    def _join(self, x: Any) -> Any:
+        """From [K, B] to [K * B]."""
+        return x.reshape(-1, *x.shape[2:])
+
+    def _look(self, actor: Actor, observation: PyTree, first: Any) -> Actor:
+        observation, first = jax.tree.map(self._split, (observation, first))
+        return actor._replace(observation=observation, first=first)
 
     # -- learning -------------------------------------------------------------------------------------------------------------
 
@@ -237,18 +256,18 @@ class HostTrainer(Trainer):
     def _form(self) -> Experience:
         """One trajectory as shapes, [T, ...]: whatever the agent decides and the world shows."""
         life, time = self.skeleton().life, self.recipe.learning.unroll
-        actor = life.actor
         number = jax.ShapeDtypeStruct((), np.int32)
-        decided = jax.eval_shape(self._decide, life.learner.params, actor.observation, actor.first, actor.memory, life.key, number)
+        shown = jax.eval_shape(lambda actor: jax.tree.map(self._join, (actor.observation, actor.first)), life.actor)
+        decided = jax.eval_shape(self._decide, jax.tree.leaves(life.learner.params), *shown, life.actor.memory, life.key, number)
 
         def over(steps: int, tree: PyTree) -> PyTree:
-            return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((steps, *leaf.shape[2:]), leaf.dtype), tree)
+            return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((steps, *leaf.shape[1:]), leaf.dtype), tree)
 
-        real, flag = (jax.ShapeDtypeStruct(self.shape, dtype) for dtype in (np.float32, np.bool_))
-        memory = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), actor.memory)
-        action, behaviour = over(time, decided[0]), over(time, decided[1])
-        shown, first = over(time + 1, actor.observation), over(time + 1, actor.first)
-        return Experience(shown, action, over(time, real), over(time, real), first, over(time, flag), behaviour, memory)
+        real, flag = (jax.ShapeDtypeStruct((1,), dtype) for dtype in (np.float32, np.bool_))
+        memory = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), life.actor.memory)
+        observation, first = over(time + 1, shown)
+        action, behaviour, reward, valid = over(time, (*decided[:2], real, flag))
+        return Experience(observation, action, reward, reward, first, valid, behaviour, memory)
 
     @functools.cached_property
     def _stored(self) -> Experience:
@@ -256,9 +275,12 @@ class HostTrainer(Trainer):
 
 
 def put(into: PyTree, values: PyTree, time: int) -> None:
-    """Write values [K, B, ...] at one time of [K, B, T, ...]."""
+    """Write values [K * B, ...] at one time of [K * B, T, ...]."""
 
     def write(whole: np.ndarray, part: Any) -> None:
-        whole[:, :, time] = part
+        whole[:, time] = part
 
-    jax.tree.map(write, into, values)
+    if isinstance(into, np.ndarray):  # nearly always, and a map takes ten times as long
+        write(into, values)
+    else:
+        jax.tree.map(write, into, values)
