@@ -23,6 +23,8 @@ class Learning:
     """Fraction of each batch drawn from the replay buffer; the rest is fresh."""
     capacity: int = 1024
     """Size of the replay buffer in trajectories, rounded up to a multiple of the streams."""
+    burn_in: int = 0
+    """Steps at the start of each trajectory that only refresh a recurrent memory, and are not learned from."""
     warmup: int = 0
     """Trajectories that the replay buffer must hold before the first update."""
     epochs: int = 1
@@ -55,12 +57,18 @@ class Learning:
 class Network:
     """What the agent is made of."""
 
-    torso: Literal["auto", "mlp", "conv"] = "auto"
-    """How an observation is read; auto takes conv for images [H, W, C] with H and W of at least 8, else mlp."""
+    torso: Literal["auto", "mlp", "conv", "strided", "impala"] = "auto"
+    """How images are read; auto takes conv from 8 x 8 pixels on, strided from 32 x 32 on, and mlp for all else."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the fully connected layers of the torso."""
-    channels: tuple[int, ...] = (16,)
-    """Channels of the 3x3 convolutions, if the torso has any."""
+    channels: tuple[int, ...] = ()
+    """Channels of the convolutions, if the torso has any; none means the torso's own."""
+    blocks: int = 2
+    """Residual blocks per section of the torso impala."""
+    symbols: int = 6000
+    """How many symbols there are, where an observation is made of whole numbers (NetHack's glyphs)."""
+    embedding: int = 16
+    """Width of the vector that stands for a symbol."""
     activation: Literal["relu", "tanh", "elu", "gelu", "swish"] = "relu"
     """Non-linearity of the torso."""
     activate_last: bool = True

@@ -13,20 +13,33 @@ import jax
 
 Array = jax.Array
 PyTree = Any
-Predictions = dict[str, Array]
 Metrics = dict[str, Array]
+
+
+class Factored(NamedTuple):
+    """A policy over actions of D dimensions, each chosen by itself. It has a type of its own because its shape does not say so.
+
+    What a rule asks of a policy (rules/values.py) answers for all dimensions together: log-probabilities, entropies and
+    divergences add up.
+    """
+
+    logits: Array  # [..., D, A]
+
+
+Policy = Array | Factored  # logits [..., A] where an action is one choice
+Predictions = dict[str, Any]  # Array each, but for the policy: Policy
 
 
 class Experience(NamedTuple):
     """What happened. T steps need T + 1 observations; every other field has exactly T."""
 
     observation: PyTree  # [T+1, B, ...]  observation[t] is what action[t] was chosen from
-    action: Array  # [T, B]
+    action: Array  # [T, B], or [T, B, D] where an action has D dimensions
     reward: Array  # [T, B]         reward[t] follows action[t]
     discount: Array  # [T, B]         0 where action[t] ended the episode, else 1 (a time limit is not an end)
     first: Array  # [T+1, B]       observation[t] starts an episode: memory is cleared before it
     valid: Array  # [T, B]         False where nothing may be learned (a dummy step, a cut-off)
-    behaviour: Array  # [T, B, A]      policy logits when it acted; nothing else of that network is stored
+    behaviour: Policy  # [T, B, A]      policy logits when it acted; nothing else of that network is stored
     memory: PyTree  # [B, ...]       recurrent state before observation[0]; () if there is none
 
 
@@ -39,7 +52,10 @@ class Batch(NamedTuple):
 
 
 class Head(NamedTuple):
-    """One thing that an agent must predict: `size` numbers per state, or per state and action."""
+    """One thing that an agent must predict: `size` numbers per state, or per state and action.
+
+    Where actions have D dimensions, "per action" is per dimension and choice, and the policy has `size` numbers per dimension.
+    """
 
     size: int
     per_action: bool = False
@@ -53,6 +69,11 @@ class LearnerState(NamedTuple):
     optimiser_state: PyTree
     rule_state: PyTree  # the rule's memory over this lifetime
     updates: Array  # [] how many updates it has made
+
+
+def logits_of(policy: Policy) -> Array:
+    """A policy's logits, [..., A] or [..., D, A]."""
+    return policy.logits if isinstance(policy, Factored) else policy
 
 
 def now(values: PyTree) -> PyTree:

@@ -13,15 +13,15 @@ import jax
 
 from rulax.agents.cores import NoCore, RecurrentCore, make_core
 from rulax.agents.heads import Heads, Seen
-from rulax.agents.torsos import ConvTorso, MLPTorso, make_torso
+from rulax.agents.torsos import Torso, make_torso
 from rulax.settings import Network
-from rulax.types import Array, Experience, Head, Predictions, PyTree
+from rulax.types import Array, Experience, Head, Policy, Predictions, PyTree, now
 
 
 class Agent(eqx.Module):
     """One agent's parameters, and what can be asked of them."""
 
-    torso: MLPTorso | ConvTorso
+    torso: Torso
     core: NoCore | RecurrentCore
     heads: Heads
 
@@ -29,10 +29,15 @@ class Agent(eqx.Module):
         """Memory before anything was seen, [B, ...]; () if there is none."""
         return self.core.initial((num_streams,))
 
-    def act(self, observation: Array, first: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        """Policy logits [B, A] for one observation per stream, and the memory after it."""
+    def act(self, observation: PyTree, first: Array, memory: PyTree) -> tuple[Policy, PyTree]:
+        """Policy logits [B, A] (or `Factored`, [B, D, A]) for one observation per stream, and the memory after it."""
         memory, embedding = self.core.step(memory, self.torso(observation), first)
-        return self.heads.state["policy"](embedding), memory
+        return self.heads.policy(embedding), memory
+
+    def remember(self, experience: Experience) -> PyTree:
+        """The memory after all observations but the last, which is where acting goes on from."""
+        seen = self.torso(jax.tree.map(now, experience.observation))
+        return self.core.remember(experience.memory, seen, now(experience.first))
 
     def embed(self, experience: Experience) -> Seen:
         """What the agent makes of each of the T + 1 observations before it looks at actions, leaves [T+1, B, ...]."""
@@ -45,19 +50,19 @@ class Agent(eqx.Module):
         return self.heads.begin(self.core.unroll(experience.memory, mlp(flat), experience.first))
 
     def predict(self, seen: Seen) -> Predictions:
-        """All predictions for all actions: per state [..., size], per action [..., A, size]."""
+        """All predictions for all actions: per state [..., size], per action [..., A, size] or [..., D, A, size]."""
         return self.heads.every(seen)
 
     def predict_taken(self, seen: Seen, action: Array) -> Predictions:
-        """All predictions, those per action only at the action given: [..., size] each."""
+        """All predictions, those per action only at the action given: [..., size] or [..., D, size]."""
         return self.heads.taken(seen, action)
 
 
 def make_agent(
-    key: Array, observation: jax.ShapeDtypeStruct, num_actions: int, heads: Mapping[str, Head], network: Network
+    key: Array, observation: PyTree, num_actions: int, heads: Mapping[str, Head], network: Network, action_dimensions: int = 0
 ) -> Agent:
-    """A fresh agent for one environment and one rule."""
+    """A fresh agent for one rule and one environment, of whose observations it has to know shapes and dtypes."""
     key_torso, key_core, key_heads = jax.random.split(key, 3)
-    torso = make_torso(key_torso, tuple(observation.shape), network)
+    torso = make_torso(key_torso, observation, network)
     core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size)
-    return Agent(torso, core, Heads(key_heads, width, num_actions, dict(heads), network))
+    return Agent(torso, core, Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions))

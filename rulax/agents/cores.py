@@ -1,7 +1,8 @@
 """What an agent remembers between observations: nothing, or a recurrent state that every new episode clears.
 
-A core has `initial(shape)`, `step(memory, x, first)` for acting and `unroll(memory, x, first)` for learning. Both clear the
-memory *before* an observation that starts an episode, so that acting and learning read the same thing.
+A core has `initial(shape)`, `step(memory, x, first)` for acting, `unroll(memory, x, first)` for learning, and `remember` for the
+memory that an unroll ends with. All clear the memory *before* an observation that starts an episode, so that acting and learning
+read the same thing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ class NoCore(eqx.Module):
     def unroll(self, memory: PyTree, x: Array, first: Array) -> Array:
         return x
 
+    def remember(self, memory: PyTree, x: Array, first: Array) -> PyTree:
+        return memory
+
 
 class RecurrentCore(eqx.Module):
     """An LSTM or GRU whose output is its hidden state."""
@@ -40,13 +44,18 @@ class RecurrentCore(eqx.Module):
         return memory, hidden(memory)
 
     def unroll(self, memory: PyTree, x: Array, first: Array) -> Array:
+        return self._scan(memory, x, first)[1]
+
+    def remember(self, memory: PyTree, x: Array, first: Array) -> PyTree:
+        return self._scan(memory, x, first)[0]
+
+    def _scan(self, memory: PyTree, x: Array, first: Array) -> tuple[PyTree, Array]:
         def advance(memory: PyTree, inputs: tuple[Array, Array]) -> tuple[PyTree, Array]:
             memory = self._advance(memory, *inputs)
             return memory, hidden(memory)
 
         # All inputs are multiplied in one go; only the hidden state's product has to wait for the step before.
-        _, outputs = jax.lax.scan(advance, memory, (self.cell.project(x), first))
-        return outputs
+        return jax.lax.scan(advance, memory, (self.cell.project(x), first))
 
     def _advance(self, memory: PyTree, projected: Array, first: Array) -> PyTree:
         kept = jax.tree.map(lambda m: jnp.where(first[..., None], 0.0, m).astype(m.dtype), memory)

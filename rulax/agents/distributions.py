@@ -1,5 +1,5 @@
-"""What a policy's numbers mean: how an action is drawn from them, and how likely it was. Discrete policies are logits
-(rules/values.py); here is the one for actions that are vectors of real numbers."""
+"""What a policy's numbers mean: how an action is drawn from them, and how likely it was. Discrete policies are logits (how likely
+an action was is in rules/values.py); here is also the one for actions that are vectors of real numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.types import Array
+from rulax.types import Array, Policy, logits_of
 
 LOG_TWO_PI = 1.8378770664093453
 
@@ -20,6 +20,16 @@ class Distribution(NamedTuple):
     sample: Callable[[Array, Array], Array]  # (key, numbers) -> action
     log_probability: Callable[[Array, Array], Array]  # (numbers, action) -> [...]
     entropy: Callable[[Array], Array]  # (numbers) -> [...]
+
+
+def sample_choice(key: Array, policy: Policy) -> Array:
+    """An action [...] from logits [..., A]; each dimension of a factored one by itself, [..., D]."""
+    return jax.random.categorical(key, logits_of(policy))
+
+
+def likeliest_choice(policy: Policy) -> Array:
+    """The most likely action: in every dimension the most likely choice."""
+    return jnp.argmax(logits_of(policy), -1)
 
 
 def sample_gaussian(key: Array, numbers: Array) -> Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from rulax.agents.distributions import gaussian
 from rulax.agents.heads import STATE_HEAD_STD
 from rulax.agents.layers import Linear
-from rulax.agents.torsos import MLPTorso
+from rulax.agents.torsos import Torso, make_torso
 from rulax.settings import Network
 from rulax.types import Array, Experience, Predictions, PyTree
 
@@ -18,7 +18,7 @@ from rulax.types import Array, Experience, Predictions, PyTree
 class GaussianAgent(eqx.Module):
     """Parameters of a Gaussian policy; the deviation is the same in every state, as in the MAML and TRPO papers."""
 
-    torso: MLPTorso
+    torso: Torso
     mean: Linear
     log_deviation: Array  # [D]
 
@@ -55,4 +55,4 @@ def make_gaussian_agent(
     """A fresh agent that hardly prefers any direction."""
     key_torso, key_mean = jax.random.split(key)
     mean = Linear(key_mean, network.hidden[-1], dimensions, STATE_HEAD_STD)
-    return GaussianAgent(MLPTorso(key_torso, tuple(observation.shape), network), mean, jnp.full(dimensions, jnp.log(deviation)))
+    return GaussianAgent(make_torso(key_torso, observation, network), mean, jnp.full(dimensions, jnp.log(deviation)))

@@ -1,7 +1,7 @@
 """From a state's embedding to the predictions that a rule asks for: per state, and per action by a one-step model.
 
 The action-conditional model is Muesli's (Hessel et al., 2021): the embedding becomes the state of an LSTM, each action is one
-step of it, and a small MLP per prediction reads the result.
+step of it, and a small MLP per prediction reads the result. Where actions have D dimensions, each dimension's choices are steps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from rulax.agents.layers import LSTM, MLP, Linear, lstm_gates
 from rulax.settings import Network
-from rulax.types import Array, Head, Predictions, PyTree
+from rulax.types import Array, Factored, Head, Policy, Predictions, PyTree
 
 STATE_HEAD_STD = 1e-2  # flat heads start almost uniform, as in the reference: without it Disco103 learns badly
 
@@ -23,13 +23,15 @@ class ActionModel(eqx.Module):
     """Predictions per action: root embedding, one LSTM step per action, an MLP per prediction."""
 
     root: Linear  # embedding -> cell; the hidden state is its tanh
-    step: LSTM  # input: a one-hot action
+    step: LSTM  # input: a one-hot action, or dimension and choice
     heads: dict[str, MLP]
+    dimensions: int = eqx.field(static=True)  # of an action; 0 where it is one choice
 
-    def __init__(self, key: Array, inputs: int, num_actions: int, heads: dict[str, Head], network: Network):
+    def __init__(self, key: Array, inputs: int, num_actions: int, heads: dict[str, Head], network: Network, dimensions: int = 0):
         key_root, key_step, key_heads = jax.random.split(key, 3)
+        self.dimensions = dimensions
         self.root = Linear(key_root, inputs, network.action_model)
-        self.step = LSTM(key_step, num_actions, network.action_model)
+        self.step = LSTM(key_step, num_actions * max(1, dimensions), network.action_model)
         sizes = (network.action_model, *network.action_hidden)
         keys = jax.random.split(key_heads, len(heads))
         self.heads = {name: MLP(k, (*sizes, head.size)) for k, (name, head) in zip(keys, heads.items(), strict=True)}
@@ -41,17 +43,30 @@ class ActionModel(eqx.Module):
         return cell, jnp.tanh(cell) @ self.step.weight_hidden + self.step.bias
 
     def every(self, cell: Array, gates: Array) -> Predictions:
-        """Predictions of all actions, [..., A, size]."""
-        return self._read(gates[..., None, :] + self.step.weight_input, cell[..., None, :])
+        """Predictions of all actions, [..., A, size] or [..., D, A, size]."""
+        found = self._read(gates[..., None, :] + self.step.weight_input, cell[..., None, :])
+        return {name: in_dimensions(each, -2, self.dimensions) for name, each in found.items()}
 
     def taken(self, action: Array, cell: Array, gates: Array) -> Predictions:
-        """Predictions of one action per state, [..., size]."""
-        one_hot = jax.nn.one_hot(action, self.step.weight_input.shape[0], dtype=cell.dtype)
+        """Predictions of one action per state, [..., size], or of each of its dimensions, [..., D, size]."""
+        rows = self.step.weight_input.shape[0]
+        if self.dimensions:
+            action = action + jnp.arange(self.dimensions) * (rows // self.dimensions)
+            cell, gates = cell[..., None, :], gates[..., None, :]
+        one_hot = jax.nn.one_hot(action, rows, dtype=cell.dtype)
         return self._read(gates + one_hot @ self.step.weight_input, cell)
 
     def _read(self, gates: Array, cell: Array) -> Predictions:
         hidden = lstm_gates(gates, cell).hidden
         return {name: head(hidden) for name, head in self.heads.items()}
+
+
+def in_dimensions(values: Array, axis: int, dimensions: int) -> Array:
+    """The axis of D * A values (a negative number) as two, [D, A]; as it is where an action is one choice."""
+    if not dimensions:
+        return values
+    axis = values.ndim + axis
+    return values.reshape(*values.shape[:axis], dimensions, -1, *values.shape[axis + 1 :])
 
 
 class Seen(NamedTuple):
@@ -66,17 +81,27 @@ class Heads(eqx.Module):
 
     state: dict[str, Linear]
     action: ActionModel | None
+    dimensions: int = eqx.field(static=True)
 
-    def __init__(self, key: Array, inputs: int, num_actions: int, heads: dict[str, Head], network: Network):
+    def __init__(self, key: Array, inputs: int, num_actions: int, heads: dict[str, Head], network: Network, dimensions: int = 0):
+        self.dimensions = dimensions
         key_state, key_action = jax.random.split(key)
         per_state = {name: head for name, head in heads.items() if not head.per_action}
         per_action = {name: head for name, head in heads.items() if head.per_action}
         keys = jax.random.split(key_state, len(per_state))
-        self.state = {n: Linear(k, inputs, h.size, STATE_HEAD_STD) for k, (n, h) in zip(keys, per_state.items(), strict=True)}
-        self.action = ActionModel(key_action, inputs, num_actions, per_action, network) if per_action else None
+        sizes = {name: head.size * (max(1, dimensions) if name == "policy" else 1) for name, head in per_state.items()}
+        self.state = {n: Linear(k, inputs, size, STATE_HEAD_STD) for k, (n, size) in zip(keys, sizes.items(), strict=True)}
+        self.action = ActionModel(key_action, inputs, num_actions, per_action, network, dimensions) if per_action else None
+
+    def policy(self, embedding: Array) -> Policy:
+        """The policy alone, which is all that acting needs."""
+        logits = self.state["policy"](embedding)
+        return Factored(in_dimensions(logits, -1, self.dimensions)) if self.dimensions else logits
 
     def begin(self, embedding: Array) -> Seen:
-        state = {name: head(embedding) for name, head in self.state.items()}
+        state: Predictions = {name: head(embedding) for name, head in self.state.items() if name != "policy"}
+        if "policy" in self.state:
+            state["policy"] = self.policy(embedding)
         return Seen(state, self.action.begin(embedding) if self.action else ())
 
     def every(self, seen: Seen) -> Predictions:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from rulax.types import Array
 
+SMALL_IMAGE = 1024  # pixels, up to which a convolution is a matrix product
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu, "gelu": jax.nn.gelu, "swish": jax.nn.swish}
 
 
@@ -69,18 +70,29 @@ class MLP(eqx.Module):
 
 
 class Conv(eqx.Module):
-    """3x3 convolution over images [N, H, W, C], same size out."""
+    """Convolution over images [N, H, W, C]. With stride 1 and an odd kernel the image keeps its size; with a stride nothing is
+    padded."""
 
-    weight: Array  # [3, 3, inputs, outputs]
+    weight: Array  # [kernel, kernel, inputs, outputs]
     bias: Array  # [outputs]
+    stride: int = eqx.field(static=True)
 
-    def __init__(self, key: Array, inputs: int, outputs: int):
-        self.weight = initial_weight(key, (3, 3, inputs, outputs))
+    def __init__(self, key: Array, inputs: int, outputs: int, kernel: int = 3, stride: int = 1):
+        self.weight = initial_weight(key, (kernel, kernel, inputs, outputs))
         self.bias = jnp.zeros(outputs)
+        self.stride = stride
 
     def __call__(self, x: Array) -> Array:
-        # One matrix product over nine shifted copies. On a CPU this takes half the time of the compiler's own convolution, and
-        # under a vmap over agents it stays a matrix product, where a convolution would become a slow grouped one.
+        small = x.shape[1] * x.shape[2] <= SMALL_IMAGE
+        if small and self.stride == 1 and self.weight.shape[0] == 3:
+            return self._by_matrix(x)
+        padding, layout = "SAME" if self.stride == 1 else "VALID", ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, self.weight, (self.stride,) * 2, padding, dimension_numbers=layout) + self.bias
+
+    def _by_matrix(self, x: Array) -> Array:
+        """One matrix product over nine shifted copies. For small images on a CPU this takes half the time of the compiler's own
+        convolution, and under a vmap over agents it stays a matrix product, where a convolution would become a slow grouped one.
+        For large ones (84 x 84) the copies cost more than they save."""
         height, width = x.shape[1:3]
         padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
         shifts = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]

@@ -1,74 +1,201 @@
-"""How an agent reads an observation: from [..., *shape] to a vector per observation. Called by agents/agent.py."""
+"""How an agent reads an observation: from [..., *shape] to a vector per observation. Called by agents/agent.py.
+
+An observation is an array or a dictionary of arrays. Each array has a reader that fits it (images, symbols, plain numbers), what
+the readers put out is laid side by side, and fully connected layers follow.
+"""
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from rulax.agents.layers import ACTIVATIONS, MLP, Conv
+from rulax.agents.layers import ACTIVATIONS, MLP, Conv, initial_weight
 from rulax.settings import Network
-from rulax.types import Array
+from rulax.types import Array, PyTree
+
+CHANNELS = {"conv": (16,), "strided": (16, 32, 32), "impala": (16, 32, 32)}  # where the settings name none
+STRIDES = ((8, 4), (4, 2), (3, 1))  # kernels and strides of the strided convolutions (Mnih et al. 2015)
+SMALL, LARGE = 8, 32  # from these widths on, an array with three axes is an image, and a large one
 
 
-def as_float(observation: Array, dtype: jnp.dtype) -> Array:
+def as_float(observation: Array, dtype: Any) -> Array:
     """Numbers a network can read: bytes become [0, 1], everything else is only cast."""
     scale = 1 / 255 if observation.dtype == jnp.uint8 else 1
     return observation.astype(dtype) * jnp.asarray(scale, dtype)
 
 
-class MLPTorso(eqx.Module):
-    """Flattens the observation and passes it through fully connected layers."""
+class Numbers(eqx.Module):
+    """Takes numbers as they are."""
 
-    mlp: MLP
-    rank: int = eqx.field(static=True)  # axes of one observation
+    shape: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, key: Array, shape: tuple[int, ...], network: Network):
-        self.mlp = MLP(key, (math.prod(shape), *network.hidden), network.activation, network.activate_last)
-        self.rank = len(shape)
-
-    def __call__(self, observation: Array) -> Array:
-        return self.mlp(self.flat(observation))
-
-    def flat(self, observation: Array) -> Array:
-        """What the fully connected layers read."""
-        lead = observation.shape[: observation.ndim - self.rank]
-        return as_float(observation, self.mlp.layers[0].weight.dtype).reshape(*lead, -1)
+    def __call__(self, observation: Array, dtype: Any) -> Array:
+        lead = observation.shape[: observation.ndim - len(self.shape)]
+        return as_float(observation, dtype).reshape(*lead, -1)
 
 
-class ConvTorso(eqx.Module):
-    """3x3 convolutions, then fully connected layers: enough for small images such as MinAtar's."""
+class Convolutions(eqx.Module):
+    """Convolutions, each followed by the non-linearity: 3x3 ones that keep the size, or strided ones for large images."""
 
     convs: tuple[Conv, ...]
+    activation: str = eqx.field(static=True)
+
+    def __init__(self, key: Array, inputs: int, channels: tuple[int, ...], strides: tuple, activation: str):
+        keys = jax.random.split(key, len(channels))
+        sizes = zip(keys, (inputs, *channels[:-1]), channels, strides, strict=True)
+        self.convs = tuple(Conv(k, i, o, *kernel_and_stride) for k, i, o, kernel_and_stride in sizes)
+        self.activation = activation
+
+    def __call__(self, image: Array, dtype: Any) -> Array:
+        x = as_float(image, dtype)
+        for conv in self.convs:
+            x = ACTIVATIONS[self.activation](conv(x))
+        return x
+
+
+class Section(eqx.Module):
+    """A convolution, a pooling that halves the image, and residual blocks x + conv(relu(conv(relu(x))))."""
+
+    conv: Conv
+    blocks: tuple[tuple[Conv, Conv], ...]
+
+    def __init__(self, key: Array, inputs: int, outputs: int, blocks: int):
+        key_conv, *keys = jax.random.split(key, 1 + 2 * blocks)
+        self.conv = Conv(key_conv, inputs, outputs)
+        pairs = zip(keys[::2], keys[1::2], strict=True)
+        self.blocks = tuple((Conv(a, outputs, outputs), Conv(b, outputs, outputs)) for a, b in pairs)
+
+    def __call__(self, x: Array) -> Array:
+        lowest = jnp.asarray(-jnp.inf, x.dtype)
+        x = jax.lax.reduce_window(self.conv(x), lowest, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+        for first, second in self.blocks:
+            x = x + second(jax.nn.relu(first(jax.nn.relu(x))))
+        return x
+
+
+class Residual(eqx.Module):
+    """The residual network of IMPALA (Espeholt et al. 2018): one section per number of channels."""
+
+    sections: tuple[Section, ...]
+
+    def __init__(self, key: Array, inputs: int, channels: tuple[int, ...], blocks: int):
+        keys = jax.random.split(key, len(channels))
+        sizes = zip(keys, (inputs, *channels[:-1]), channels, strict=True)
+        self.sections = tuple(Section(k, i, o, blocks) for k, i, o in sizes)
+
+    def __call__(self, image: Array, dtype: Any) -> Array:
+        x = as_float(image, dtype)
+        for section in self.sections:
+            x = section(x)
+        return jax.nn.relu(x)
+
+
+class Images(eqx.Module):
+    """Reads images [..., H, W, C], of bytes or numbers."""
+
+    network: Convolutions | Residual
+
+    def __call__(self, observation: Array, dtype: Any) -> Array:
+        lead, image = observation.shape[:-3], observation.shape[-3:]
+        return self.network(observation.reshape(-1, *image), dtype).reshape(*lead, -1)
+
+
+class Symbols(eqx.Module):
+    """Reads arrays of whole numbers that are names, not quantities (the glyphs of NetHack): each is a learned vector.
+
+    A map of symbols [..., H, W] is an image of such vectors; symbols without a place are laid side by side.
+    """
+
+    table: Array  # [symbols, size]
+    image: Images | None
+    shape: tuple[int, ...] = eqx.field(static=True)
+
+    def __call__(self, observation: Array, dtype: Any) -> Array:
+        vectors = self.table.astype(dtype)[jnp.clip(observation.astype(jnp.int32), 0, len(self.table) - 1)]
+        if self.image is not None:
+            return self.image(vectors, dtype)
+        return vectors.reshape(*observation.shape[: observation.ndim - len(self.shape)], -1)
+
+
+Reader = Numbers | Images | Symbols
+
+
+class Torso(eqx.Module):
+    """A reader per array of the observation, then fully connected layers."""
+
+    readers: tuple[Reader, ...]  # in the order of the observation's leaves
     mlp: MLP
 
-    def __init__(self, key: Array, shape: tuple[int, ...], network: Network):
-        key_mlp, *keys = jax.random.split(key, len(network.channels) + 1)
-        inputs = (shape[-1], *network.channels[:-1])
-        self.convs = tuple(Conv(k, i, o) for k, i, o in zip(keys, inputs, network.channels, strict=True))
-        flat = shape[0] * shape[1] * network.channels[-1]
-        self.mlp = MLP(key_mlp, (flat, *network.hidden), network.activation, network.activate_last)
-
-    def __call__(self, observation: Array) -> Array:
+    def __call__(self, observation: PyTree) -> Array:
         return self.mlp(self.flat(observation))
 
-    def flat(self, observation: Array) -> Array:
+    def flat(self, observation: PyTree) -> Array:
         """What the fully connected layers read."""
-        lead, image = observation.shape[:-3], observation.shape[-3:]
-        x = as_float(observation, self.convs[0].weight.dtype).reshape(-1, *image)  # [N, H, W, C]
-        for conv in self.convs:
-            x = ACTIVATIONS[self.mlp.activation](conv(x))
-        return x.reshape(*lead, -1)
+        return read_all(self.readers, observation, self.mlp.layers[0].weight.dtype)
 
 
-def make_torso(key: Array, shape: tuple[int, ...], network: Network) -> MLPTorso | ConvTorso:
-    """The torso that the settings ask for, or that fits the observation."""
+def read_all(readers: tuple[Reader, ...], observation: PyTree, dtype: Any) -> Array:
+    """What the readers put out, side by side."""
+    parts = [reader(leaf, dtype) for reader, leaf in zip(readers, jax.tree.leaves(observation), strict=True)]
+    return parts[0] if len(parts) == 1 else jnp.concatenate(parts, -1)
+
+
+def make_torso(key: Array, observation: PyTree, network: Network) -> Torso:
+    """The torso that the settings ask for, or that fits the observation (shapes and dtypes, one or a dictionary)."""
     if not network.hidden:
         raise ValueError("the torso needs at least one hidden layer: give --hidden one or more widths")
-    image = len(shape) == 3 and min(shape[0], shape[1]) >= 8
-    kind = ("conv" if image else "mlp") if network.torso == "auto" else network.torso
-    if kind == "conv" and len(shape) != 3:
-        raise ValueError(f"torso 'conv' needs images [height, width, channels], but an observation has shape {shape}; use 'mlp'")
-    return ConvTorso(key, shape, network) if kind == "conv" else MLPTorso(key, shape, network)
+    leaves = jax.tree.leaves(observation)
+    if network.torso not in ("auto", "mlp") and not any(is_image(leaf) for leaf in leaves):
+        shapes = " and ".join(str(tuple(leaf.shape)) for leaf in leaves)
+        raise ValueError(
+            f"torso '{network.torso}' needs images [height, width, channels], but an observation has shape {shapes}; use 'mlp'"
+        )
+    key_mlp, *keys = jax.random.split(key, 1 + len(leaves))
+    readers = tuple(make_reader(k, leaf, network) for k, leaf in zip(keys, leaves, strict=True))
+    width = jax.eval_shape(lambda readers, x: read_all(readers, x, jnp.float32), readers, observation).shape[-1]
+    if all(isinstance(reader, Numbers) for reader in readers):
+        key_mlp = key  # nothing else needs one: an agent that reads plain numbers is born as ever
+    return Torso(readers, MLP(key_mlp, (width, *network.hidden), network.activation, network.activate_last))
+
+
+def is_image(leaf: jax.ShapeDtypeStruct) -> bool:
+    """Whether convolutions can read it: three axes, or a map of symbols, which becomes an image of vectors."""
+    return len(leaf.shape) == 3 or (is_symbols(leaf) and len(leaf.shape) == 2)
+
+
+def is_symbols(leaf: jax.ShapeDtypeStruct) -> bool:
+    """Whole numbers are names; bytes are brightness."""
+    return jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.dtype != jnp.uint8
+
+
+def make_reader(key: Array, leaf: jax.ShapeDtypeStruct, network: Network) -> Reader:
+    """What reads one array of an observation."""
+    shape = tuple(leaf.shape)
+    if is_symbols(leaf):
+        key_table, key_image = jax.random.split(key)
+        table = initial_weight(key_table, (network.symbols, network.embedding), 1.0)
+        image = make_image_reader(key_image, (*shape, network.embedding), network) if len(shape) == 2 else None
+        return Symbols(table, image if isinstance(image, Images) else None, shape)
+    return make_image_reader(key, shape, network)
+
+
+def make_image_reader(key: Array, shape: tuple[int, ...], network: Network) -> Numbers | Images:
+    """Convolutions for what looks like an image, or is said to be one."""
+    kind = network.torso
+    if kind == "auto":
+        width = min(shape[0], shape[1]) if len(shape) == 3 else 0
+        kind = "mlp" if width < SMALL else "conv" if width < LARGE else "strided"
+    if kind == "mlp" or len(shape) != 3:
+        return Numbers(shape)
+    channels = network.channels or CHANNELS[kind]
+    if kind == "impala":
+        return Images(Residual(key, shape[-1], channels, network.blocks))
+    if kind == "strided" and len(channels) > len(STRIDES):
+        raise ValueError(f"torso 'strided' has at most {len(STRIDES)} layers, but --channels names {len(channels)}; use 'impala'")
+    if kind == "strided" and min(shape[0], shape[1]) < LARGE:
+        raise ValueError(f"torso 'strided' is for images of {LARGE} x {LARGE} or more, but one has shape {shape}; use 'conv'")
+    strides = STRIDES[: len(channels)] if kind == "strided" else ((3, 1),) * len(channels)
+    return Images(Convolutions(key, shape[-1], channels, strides, network.activation))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rulax.envs.actions import several_of
 from rulax.envs.base import Environment, Transition
 from rulax.types import Array
 
@@ -17,6 +18,12 @@ class BernoulliTask(NamedTuple):
     """What the arms pay."""
 
     means: Array  # [arms] probability of a reward of 1
+
+
+class FactoredTask(NamedTuple):
+    """What the levers pay."""
+
+    means: Array  # [D, A] expected payment of each choice, of each lever
 
 
 class GaussianTask(NamedTuple):
@@ -146,3 +153,54 @@ class InformativeArm(_Bandit):
 
     def _pay(self, task: InformativeTask, action: Array, key: Array) -> Array:
         return task.means[action]
+
+
+@dataclasses.dataclass(frozen=True)
+class FactoredBandit(Environment):
+    """Several levers set at once, `sizes` positions each; the reward is the mean of what they pay, plus noise.
+
+    By default a lever's positions pay from 0 to 1, the last most; sampled: uniform in [0, 1]. The best that can be had on average
+    is the mean over levers of the largest payment, which `best_reward` says.
+    """
+
+    sizes: tuple[int, ...] = (3, 5, 4)
+    noise: float = 0.1
+
+    observation = jax.ShapeDtypeStruct((1,), jnp.float32)
+
+    def __post_init__(self) -> None:
+        if len(self.sizes) < 2 or min(self.sizes) < 1:
+            raise ValueError(f"a factored bandit has at least two levers with at least one position each, not {self.sizes}")
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return max(self.sizes)
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return len(self.sizes)
+
+    def default_task(self) -> FactoredTask:
+        steps = jnp.arange(self.num_actions) / jnp.maximum(jnp.array(self.sizes)[:, None] - 1, 1)
+        return FactoredTask(jnp.minimum(steps, 1).astype(jnp.float32))
+
+    def sample_task(self, key: Array) -> FactoredTask:
+        return FactoredTask(jax.random.uniform(key, (len(self.sizes), self.num_actions), jnp.float32))
+
+    def reset(self, task: FactoredTask, key: Array) -> tuple[Array, Array]:
+        return jnp.int32(0), jnp.ones((1,), jnp.float32)
+
+    def step(self, task: FactoredTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
+        reward = self.expected_reward(task, state, action) + self.noise * jax.random.normal(key, (), jnp.float32)
+        return state, Transition(jnp.ones((1,), jnp.float32), reward, jnp.bool_(True), jnp.bool_(False))
+
+    def expected_reward(self, task: FactoredTask, state: Array, action: Array) -> Array:
+        """What these choices are worth on average."""
+        del state
+        position = several_of(self.sizes).native(action, jnp)
+        return jnp.mean(task.means[jnp.arange(len(self.sizes)), position])
+
+    def best_reward(self, task: FactoredTask) -> Array:
+        """The mean over levers of what their best position pays."""
+        own = jnp.arange(self.num_actions) < jnp.array(self.sizes)[:, None]
+        return jnp.mean(jnp.max(jnp.where(own, task.means, -jnp.inf), -1))

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -67,8 +67,10 @@ class Timestep(NamedTuple):
 class Environment(abc.ABC):
     """A jittable world. Subclasses are final, frozen dataclasses: their fields fix shapes, their task holds numbers."""
 
-    num_actions: int
+    num_actions: int  # an action is one of that many choices, int32 []
+    action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
     observation: jax.ShapeDtypeStruct  # shape and dtype of one observation
+    one_task: bool = False  # whether `sample_task` can only give the default one
 
     @abc.abstractmethod
     def default_task(self) -> PyTree:
@@ -91,6 +93,10 @@ class Environment(abc.ABC):
         del state
         return self.reset(task, key)
 
+    def native(self, action: np.ndarray) -> np.ndarray:
+        """Actions [B, ...] as the world itself writes them; an adapter's world has numbers of its own for them."""
+        return action
+
 
 class EnvironmentFailed(RuntimeError):
     """An environment raised more often than is tolerated; the text is a sentence for the user."""
@@ -100,12 +106,18 @@ class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
 
     num_actions: int
-    observation: jax.ShapeDtypeStruct
+    action_dimensions: int = 0
+    observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
+    one_task: bool = True
     frames: int = 1  # of which an image [H, W, frames] is a stack, the oldest first: replay then stores each frame once
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:
         """Start `num_streams` copies."""
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        """Actions [B, ...] as the world itself writes them."""
+        return action
 
 
 class HostStreams(abc.ABC):
@@ -119,7 +131,7 @@ class HostStreams(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> Timestep:
-        """One action [B] in every stream."""
+        """One action in every stream, [B] or [B, D]."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -74,3 +74,50 @@ class Catch(Environment):
     def _observe(self, state: CatchState) -> Array:
         board = jnp.zeros(self.observation.shape, jnp.float32)
         return board.at[state.ball_row, state.ball_column, 0].set(1.0).at[self.rows - 1, state.paddle, 0].set(1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeveralCatch(Environment):
+    """`games` games of Catch at once: every step moves all paddles, each by a choice of its own. Balls land together.
+
+    The reward is the mean over games, so that whoever catches everything gets 1, as in Catch.
+    """
+
+    rows: int = 5
+    columns: int = 5
+    games: int = 2
+
+    num_actions = 3
+
+    def __post_init__(self) -> None:
+        if self.games < 2:
+            raise ValueError(f"several games are at least two, not {self.games}")
+        self.game()  # says what is wrong with its size
+
+    def game(self) -> Catch:
+        """One of them."""
+        return Catch(self.rows, self.columns)
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.games
+
+    @property
+    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        return jax.ShapeDtypeStruct((self.rows, self.columns, self.games), jnp.float32)
+
+    def default_task(self) -> CatchTask:
+        return self.game().default_task()
+
+    def sample_task(self, key: Array) -> CatchTask:
+        return self.game().sample_task(key)
+
+    def reset(self, task: CatchTask, key: Array) -> tuple[CatchState, Array]:
+        state, boards = jax.vmap(self.game().reset, in_axes=(None, 0))(task, jax.random.split(key, self.games))
+        return state, jnp.moveaxis(boards[..., 0], 0, -1)
+
+    def step(self, task: CatchTask, state: CatchState, action: Array, key: Array) -> tuple[CatchState, Transition]:
+        keys = jax.random.split(key, self.games)
+        state, each = jax.vmap(self.game().step, in_axes=(None, 0, 0, 0))(task, state, action, keys)
+        board = jnp.moveaxis(each.observation[..., 0], 0, -1)
+        return state, Transition(board, jnp.mean(each.reward), jnp.all(each.terminated), jnp.bool_(False))

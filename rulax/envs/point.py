@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
+from rulax.envs.wrappers import Binned
 from rulax.types import Array
 
 REACH = 0.01  # how near, in each coordinate, ends the episode
@@ -49,6 +50,11 @@ class Point(Environment):
         away = state - task.goal
         reward = -jnp.sqrt(jnp.sum(jnp.square(away)))
         return state, Transition(state, reward, jnp.all(jnp.abs(away) < REACH), jnp.bool_(False))
+
+
+def binned_point() -> Binned:
+    """The same with five strides to choose from along each axis: from a full one back to a full one ahead."""
+    return Binned(Point())
 
 
 def best_return(world: Point, task: PointTask) -> Array:

@@ -1,13 +1,14 @@
-"""From a name to an environment: our own worlds, Gymnax's and Gymnasium's. Imports JAX only when a world is made."""
+"""From a name to an environment: our own worlds and those of other libraries. Imports JAX only when a world is made."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import importlib
-import importlib.util
 import math
 from typing import TYPE_CHECKING, Any
+
+from rulax.envs.catalogue import adapter_families
 
 if TYPE_CHECKING:
     from rulax.envs.base import Environment, HostEnvironment
@@ -38,6 +39,7 @@ class Entry:
 
 _ENTRIES = (
     Entry("catch", "catch:Catch", "catch a falling ball with a paddle; +1 or -1 at the end"),
+    Entry("catch/several", "catch:SeveralCatch", "two games of catch at once, a choice for each paddle in every step"),
     Entry("cartpole", "classic.cartpole:CartPole", "balance a pole on a cart, as CartPole-v1", 500),
     Entry("mountain_car", "classic.mountain_car:MountainCar", "swing up a hill with a weak engine, as MountainCar-v0", 200),
     Entry("acrobot", "classic.acrobot:Acrobot", "swing up a two-link arm, as Acrobot-v1", 500),
@@ -46,6 +48,8 @@ _ENTRIES = (
     Entry("bandit/gaussian", "bandit:GaussianBandit", "arms that pay a normal number; one pull"),
     Entry("bandit/dependent", "bandit:DependentArms", "two arms that pay with p and 1 - p; one pull"),
     Entry("bandit/informative", "bandit:InformativeArm", "one arm of ten pays 5, the eleventh tells which; one pull"),
+    Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
+    Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
     Entry("two_step", "two_step:TwoStep", "a choice that mostly leads where it aims, then a reward or none"),
     Entry("mdp/random", "mdp:RandomMDP", "a random tabular MDP that ends with probability 0.1 per step"),
     Entry("mdp/ten-steps", "mdp:ten_steps", "a random tabular MDP of ten noisy steps, as in RL²"),
@@ -76,7 +80,7 @@ _ENTRIES = (
     Entry("probe/context", "probes:ContextProbe", "does the better action depend on the observation?"),
 )
 _BY_NAME = {entry.name: entry for entry in _ENTRIES}
-_ADAPTERS = ("gymnax", "gymnasium")
+_FAMILIES = adapter_families()
 
 
 def list_environments() -> list[Entry]:
@@ -93,22 +97,22 @@ def families() -> dict[str, list[Entry]]:
 
 
 def make(name: str, **options: Any) -> Environment | HostEnvironment:
-    """The environment of that name: one of ours, `gymnax/ID`, or any Gymnasium id (`gymnasium/ID` is the same).
+    """The environment of that name: one of ours, `prefix/ID` of another library, or any Gymnasium id without a prefix.
 
     `options` override fields of our worlds (and `limit`, where the name has a time limit); for others they go to the adapter.
     """
     if name in _BY_NAME:
         return _make_own(_BY_NAME[name], options)
     prefix, _, rest = name.partition("/")
-    adapter, environment_id = (prefix, rest) if prefix in _ADAPTERS else ("gymnasium", name)
-    if importlib.util.find_spec(adapter) is None:
-        if prefix == adapter:
-            raise MissingExtra(f"'{name}' needs {adapter}, which is not installed: pip install 'rulax[{adapter}]'")
+    family, environment_id = (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
+    if not family.installed:
+        if prefix == family.prefix:
+            raise MissingExtra(f"'{name}' needs {family.package}, which is not installed: {family.install}")
         raise _unknown(name)
-    module = importlib.import_module(f"rulax.envs.adapters.{adapter}")
-    if adapter == "gymnax" and environment_id not in _ids("gymnax"):
+    module = importlib.import_module(f"rulax.envs.adapters.{family.prefix}")
+    if family.prefix == "gymnax" and environment_id not in _ids("gymnax"):
         raise _unknown(name)
-    if adapter == "gymnasium" and not _gymnasium_knows(environment_id):
+    if family.prefix == "gymnasium" and not _gymnasium_knows(environment_id):
         raise _unknown(name)
     return module.make(environment_id, **options)
 
@@ -196,15 +200,16 @@ def _gymnasium_knows(environment_id: str) -> bool:
 
 def _ids(adapter: str) -> list[str]:
     """The ids that an adapter offers, without prefix; none if its package is missing."""
-    if importlib.util.find_spec(adapter) is None:
+    if not _FAMILIES[adapter].installed:
         return []
     module = importlib.import_module(f"rulax.envs.adapters.{adapter}")
     return [each.removeprefix(f"{adapter}/") for each in module.ids()]
 
 
 def _unknown(name: str) -> UnknownEnvironment:
-    known = [*_BY_NAME, *(f"gymnax/{each}" for each in _ids("gymnax")), *_ids("gymnasium")]
-    missing = [adapter for adapter in _ADAPTERS if importlib.util.find_spec(adapter) is None]
+    examples = [f"{family.prefix}/{each}" for family in _FAMILIES.values() for each in family.examples]
+    known = [*_BY_NAME, *(f"gymnax/{each}" for each in _ids("gymnax")), *_ids("gymnasium"), *examples]
+    missing = [name for name in ("gymnax", "gymnasium") if not _FAMILIES[name].installed]
     extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
     return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, '`rulax envs` lists all')}{extras}")
 

@@ -70,7 +70,7 @@ class Trial(Wrapped):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        size = math.prod(self.world.observation.shape) + self.num_actions + 2 + bool(self.clock)
+        size = math.prod(self.world.observation.shape) + self._choices() + 2 + bool(self.clock)
         return jax.ShapeDtypeStruct((size,), jnp.float32)
 
     def default_task(self) -> PyTree:
@@ -96,7 +96,7 @@ class Trial(Wrapped):
         world, observation = self.world.reset(task, key)
         never = jnp.bool_(False)
         state = TrialState(task, world, jnp.int32(0), trials, jnp.int32(0), Ends(never, never, never))
-        return state, self._show(observation, jnp.zeros(self.num_actions), jnp.float32(0), never, state.steps)
+        return state, self._show(observation, jnp.zeros(self._choices()), jnp.float32(0), never, state.steps)
 
     def step(self, task: PyTree, state: TrialState, action: Array, key: Array) -> tuple[TrialState, Transition]:
         key_step, key_next = jax.random.split(key)
@@ -108,10 +108,13 @@ class Trial(Wrapped):
         ended = over & (episodes >= self.episodes)
         trials = state.trials + ended
         ends = Ends(over, ended, ended & (trials >= self.trials))
-        before = jax.nn.one_hot(action, self.num_actions)
+        before = jax.nn.one_hot(action, self.num_actions).reshape(-1)
         shown = self._show(observation, before, transition.reward, over, steps)
         state = TrialState(state.task, world, episodes, trials, steps, ends)
         return state, Transition(shown, transition.reward, ended, jnp.bool_(False))
+
+    def _choices(self) -> int:
+        return self.num_actions * max(1, self.action_dimensions)
 
     def expected_reward(self, task: PyTree, state: TrialState, action: Array) -> Array:
         """As the world says, of the task at hand."""

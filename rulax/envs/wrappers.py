@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from rulax.envs.actions import Actions, evenly_spaced
 from rulax.envs.base import Environment, Episode, Timestep, Transition
 from rulax.types import Array, PyTree
 
@@ -31,8 +33,16 @@ class Wrapped(Environment):
         return self.world.num_actions
 
     @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.world.action_dimensions
+
+    @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
         return self.world.observation
+
+    @property
+    def one_task(self) -> bool:  # type: ignore[override]
+        return self.world.one_task
 
     def default_task(self) -> PyTree:
         return self.world.default_task()
@@ -48,6 +58,41 @@ class Wrapped(Environment):
 
     def again(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         return self.world.again(task, state, key)
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.world.native(action)
+
+
+@dataclasses.dataclass(frozen=True)
+class Binned(Wrapped):
+    """A world whose action is a vector of real numbers from -1 to 1, with `bins` evenly spaced ones per dimension to choose from.
+
+    Such a world says its dimensions as `num_actions` (point.py).
+    """
+
+    bins: int = 5
+
+    def __post_init__(self) -> None:
+        self.actions()  # says what is wrong with the bins
+
+    def actions(self) -> Actions:
+        """What each choice means."""
+        ends = np.ones(self.world.num_actions, np.float32)
+        return evenly_spaced(-ends, ends, self.bins)
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.bins
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.actions().dimensions
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        return self.world.step(task, state, self.actions().native(action, jnp), key)
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.actions().native(action)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.agents.distributions import sample_choice
 from rulax.envs.adapters.restart import RestartingStreams
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
@@ -189,7 +190,7 @@ class HostTrainer(Trainer):
 
         def one(params: PyTree, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
             logits, memory = params.act(observation, first, memory)
-            return jax.random.categorical(jax.random.fold_in(key, number), logits), logits, memory
+            return sample_choice(jax.random.fold_in(key, number), logits), logits, memory
 
         def decide(leaves: list[Array], observation: PyTree, first: Array, memory: PyTree, keys: Array, number: Array) -> tuple:
             observation, first = jax.tree.map(self._split, (observation, first))

@@ -18,7 +18,7 @@ from rulax.learning.rollout import Actor, act
 from rulax.learning.update import Learner, start_life, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.types import Array, Experience, Factored, LearnerState, Metrics, PyTree
 
 
 class Life(NamedTuple):
@@ -43,10 +43,10 @@ def batch_size(learning: Learning) -> int:
 
 
 def born(recipe: Recipe, learner: Learner, world: Any, key: Array) -> LearnerState:
-    """A fresh agent for a world (anything with `observation` and `num_actions`)."""
+    """A fresh agent for a world (anything with `observation`, `num_actions` and `action_dimensions`)."""
     key_agent, key_rule = jax.random.split(key)
     heads = recipe.rule.heads(world.num_actions)
-    agent = make_agent(key_agent, world.observation, world.num_actions, heads, recipe.network)
+    agent = make_agent(key_agent, world.observation, world.num_actions, heads, recipe.network, world.action_dimensions)
     return start_life(learner, agent, key_rule)
 
 
@@ -54,19 +54,21 @@ def empty_replay(learning: Learning, world: Any, memory: PyTree) -> ring.Replay 
     """The buffer that a life starts with."""
     if not learning.replay:
         return ()
-    time, streams, actions = learning.unroll, learning.streams, world.num_actions
+    time, streams = learning.unroll, learning.streams
+    dimensions = (world.action_dimensions,) if world.action_dimensions else ()
 
     def zeros(steps: int, dtype: Any, *shape: int) -> Array:
         return jnp.zeros((steps, streams, *shape), dtype)
 
+    logits = zeros(time, jnp.float32, *dimensions, world.num_actions)
     example = Experience(
-        observation=zeros(time + 1, world.observation.dtype, *world.observation.shape),
-        action=zeros(time, jnp.int32),
+        observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), world.observation),
+        action=zeros(time, jnp.int32, *dimensions),
         reward=zeros(time, jnp.float32),
         discount=zeros(time, jnp.float32),
         first=zeros(time + 1, jnp.bool_),
         valid=zeros(time, jnp.bool_),
-        behaviour=zeros(time, jnp.float32, actions),
+        behaviour=Factored(logits) if dimensions else logits,
         memory=memory,
     )
     return ring.start(example, learning.capacity)
@@ -99,9 +101,22 @@ def store(life: Life, experience: Experience) -> Life:
 def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
     """What the next update learns from: fresh and replayed experience in the configured mix."""
     batch = batch_size(learning)
-    if not life.replay and batch == learning.streams:
-        return fresh
-    return ring.mix(life.replay or None, fresh, batch, learning.replay, key)
+    if life.replay or batch != learning.streams:
+        fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
+    return refresh(life.learner.params, fresh, learning.burn_in) if learning.burn_in else fresh
+
+
+def refresh(agent: PyTree, experience: Experience, steps: int) -> Experience:
+    """The experience after its first `steps` steps, with the memory that the agent as it is now has there (burn-in).
+
+    Replayed experience holds the memory that a younger agent had; the longer the new one has read, the less that matters
+    (Kapturowski et al. 2019). What was read is no longer learned from, and no gradient reaches it.
+    """
+    read = jax.tree.map(lambda x: x[:steps], experience._replace(memory=()))
+    read = read._replace(observation=jax.tree.map(lambda x: x[: steps + 1], experience.observation))
+    read = read._replace(first=experience.first[: steps + 1], memory=experience.memory)
+    memory = jax.lax.stop_gradient(agent.remember(read))
+    return jax.tree.map(lambda x: x[steps:], experience._replace(memory=()))._replace(memory=memory)
 
 
 def study(

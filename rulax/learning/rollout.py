@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rulax.agents.distributions import sample_choice
 from rulax.envs.base import Episode, Timestep
-from rulax.types import Array, Experience, PyTree
+from rulax.types import Array, Experience, Policy, PyTree
 
 
 class Actor(NamedTuple):
@@ -29,8 +30,8 @@ class Step(NamedTuple):
 
     observation: PyTree  # [B, ...]  what the action was chosen from
     first: Array  # [B]
-    action: Array  # [B]
-    behaviour: Array  # [B, A]
+    action: Array  # [B] or [B, D]
+    behaviour: Policy  # [B, A] or [B, D, A]
     reward: Array  # [B]
     discount: Array  # [B]
     valid: Array  # [B]
@@ -48,7 +49,7 @@ def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> t
 
     An agent whose policy is not logits says how to `sample` from it.
     """
-    sample = getattr(agent, "sample", jax.random.categorical)
+    sample = getattr(agent, "sample", sample_choice)
 
     def one_step(actor: Actor, key: Array) -> tuple[Actor, Step]:
         key_action, key_world = jax.random.split(key)
@@ -63,7 +64,7 @@ def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> t
     return actor, pack(steps, actor.observation, actor.first, memory), steps.episode
 
 
-def decide(actor: Actor, action: Array, logits: Array, timestep: Timestep) -> Step:
+def decide(actor: Actor, action: Array, logits: Policy, timestep: Timestep) -> Step:
     """Put what was seen beside what was done and what followed."""
     consequence = (timestep.reward, timestep.discount, timestep.valid, timestep.episode)
     return Step(actor.observation, actor.first, action, logits, *consequence)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from rulax.metanet.estimates import Estimates, nothing_follows, outcome_known
 from rulax.rules.values import at_action, sign_log
-from rulax.types import Array, Batch, Experience, later, now
+from rulax.types import Array, Batch, Experience, later, logits_of, now
 
 
 class Signals(NamedTuple):
@@ -49,7 +49,7 @@ def look(batch: Batch, estimates: Estimates | None, bootstrap: bool = True) -> S
     # Policies are data to the meta-gradient: it crosses from update to update through y and z alone.
     policy, slow_policy = jax.lax.stop_gradient((batch.online["policy"], batch.slow["policy"]))
     probabilities, slow_probabilities = jax.nn.softmax(policy), jax.nn.softmax(slow_policy)
-    behaviour = jax.nn.softmax(experience.behaviour.astype(policy.dtype))
+    behaviour = jax.nn.softmax(logits_of(experience.behaviour).astype(policy.dtype))
     action, predicted = experience.action, "state_prediction" in batch.online
     scalars = [
         policy_taken(now(probabilities), behaviour, action),

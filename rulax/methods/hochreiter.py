@@ -170,7 +170,7 @@ EXPERIMENTS = (
         "functions of second degree in two inputs, 40 examples each",
         "examples until the error is 5 % of the variance (quick: 60 %)",
         20.0,
-        15.0,
+        8.0,
         functools.partial(Functions, SETTINGS),
         Published(35.0, "Hochreiter et al. 2001, as told by Weng 2019", "S"),
         higher_is_better=False,

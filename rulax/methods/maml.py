@@ -201,7 +201,7 @@ def _sinusoid(name: str, estimator: str, about: str) -> Experiment:
         about=about,
         metric="squared error after 10 updates on 5 points (details: after 1 and 5)",
         goal=SINUSOID[10],
-        quick_goal=1.5,
+        quick_goal=1.3,
         start=functools.partial(start_sinusoid, estimator),
         published=Published(SINUSOID[10], "Finn et al. 2017, sinusoids, as later papers tabulate them"),
         higher_is_better=False,

@@ -18,6 +18,7 @@ from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.metanet.two_hot import leaning_value_loss
 from rulax.rules.base import UpdateRule
+from rulax.rules.dimensions import each_dimension
 from rulax.rules.values import Bins, entropy, kl, masked_mean, start_moments
 from rulax.settings import Learning, Network
 from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later
@@ -80,7 +81,7 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
         metrics = {f"{name}_loss": term for name, term in terms.items()} | {"entropy": entropy(taken["policy"])}
         return total, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 
-    return UpdateRule(lambda num_actions: heads(num_actions, sizes), init, start, targets, loss)
+    return each_dimension(UpdateRule(lambda num_actions: heads(num_actions, sizes), init, start, targets, loss))
 
 
 def heads(num_actions: int, sizes: Sizes) -> dict[str, Head]:

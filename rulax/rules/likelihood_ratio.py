@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 
-from rulax.agents.distributions import Distribution
+from rulax.agents.distributions import Distribution, sample_choice
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.linear_baseline import fitted_values
 from rulax.rules.ppo import clipped_surrogate
@@ -13,7 +12,7 @@ from rulax.rules.returns import lambda_returns, over_streams
 from rulax.rules.values import entropy, log_probability, masked_mean, standardise
 from rulax.types import Head
 
-categorical = Distribution(jax.random.categorical, log_probability, entropy)
+categorical = Distribution(sample_choice, log_probability, entropy)
 
 
 def likelihood_ratio(

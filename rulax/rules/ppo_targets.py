@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.dimensions import each_dimension
 from rulax.rules.returns import generalised_advantages, over_streams
 from rulax.rules.values import SMALL_BINS, Bins, entropy, expected_value, kl, masked_mean, standardise, value_loss
 from rulax.settings import Learning, Network
@@ -83,4 +84,4 @@ def ppo_targets(
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
         return policy_loss + value_cost * q_loss + next_policy_cost * next_loss, metrics
 
-    return UpdateRule(heads, no_params, no_state, targets, loss)
+    return each_dimension(UpdateRule(heads, no_params, no_state, targets, loss))

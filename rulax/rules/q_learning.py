@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.dimensions import each_dimension
 from rulax.rules.returns import over_streams, q_lambda
 from rulax.rules.values import SMALL_BINS, Bins, at_action, entropy, expected_value, kl, masked_mean, value_loss
 from rulax.settings import Learning, Network
@@ -73,7 +74,7 @@ def q_learning(
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
         return value_cost * q_loss + policy_cost * policy_loss, metrics
 
-    return UpdateRule(heads, no_params, no_state, targets, loss)
+    return each_dimension(UpdateRule(heads, no_params, no_state, targets, loss))
 
 
 def _follow(values, epsilon, temperature):

@@ -38,7 +38,7 @@ def tunable(make: Callable[..., UpdateRule], *names: str, start: Mapping[str, fl
     def targets(rule_params: PyTree, rule_state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
         constants = constants_of(rule_params)
         made, rule_state, metrics = make(**fixed, **constants).targets({}, rule_state, batch)
-        shape = batch.experience.action.shape
+        shape = batch.experience.reward.shape
         carried = {CONSTANT + name: jnp.broadcast_to(value, shape) for name, value in constants.items()}
         return made | carried, rule_state, metrics | constants
 

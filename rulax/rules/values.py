@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.types import Array
+from rulax.types import Array, Factored, Policy, logits_of
 
 
 class Bins(NamedTuple):
@@ -94,20 +94,26 @@ def at_action(values: Array, action: Array) -> Array:
     return jnp.take_along_axis(values, action[..., None], -1)[..., 0]
 
 
-def log_probability(logits: Array, action: Array) -> Array:
-    """Log-probability of `action` [...] under logits [..., A]."""
-    return at_action(jax.nn.log_softmax(logits), action)
+def log_probability(policy: Policy, action: Array) -> Array:
+    """Log-probability [...] of an action, [...] or with all its dimensions [..., D], under a policy of logits [..., A]."""
+    return joint(policy, at_action(jax.nn.log_softmax(logits_of(policy)), action))
 
 
-def entropy(logits: Array) -> Array:
-    """Entropy [...] of the distribution that logits [..., A] say."""
-    return -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), -1)
+def entropy(policy: Policy) -> Array:
+    """Entropy [...] of the distribution over actions that a policy of logits [..., A] says."""
+    logits = logits_of(policy)
+    return joint(policy, -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), -1))
 
 
-def kl(target_logits: Array, logits: Array) -> Array:
+def kl(target_policy: Policy, policy: Policy) -> Array:
     """KL(target || prediction) [...] of two categorical distributions given as logits."""
-    target = jax.nn.log_softmax(target_logits)
-    return jnp.sum(jnp.exp(target) * (target - jax.nn.log_softmax(logits)), -1)
+    target = jax.nn.log_softmax(logits_of(target_policy))
+    return joint(policy, jnp.sum(jnp.exp(target) * (target - jax.nn.log_softmax(logits_of(policy))), -1))
+
+
+def joint(policy: Policy, values: Array) -> Array:
+    """What holds of an action [...], from what holds of each of its dimensions [..., D]: they are independent, so it adds up."""
+    return jnp.sum(values, -1) if isinstance(policy, Factored) else values
 
 
 def masked_mean(values: Array, valid: Array | None = None) -> Array:

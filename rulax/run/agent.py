@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.types import Array, PyTree
+from rulax.agents.distributions import likeliest_choice, sample_choice
+from rulax.types import Array, Policy, PyTree
 
 
 @jax.jit
-def _decide(params: PyTree, observation: Array, first: Array, memory: PyTree) -> tuple[Array, PyTree]:
+def _decide(params: PyTree, observation: Array, first: Array, memory: PyTree) -> tuple[Policy, PyTree]:
     logits, memory = params.act(observation, first, memory)
     return logits, memory
 
@@ -35,6 +36,7 @@ class AgentHandle:
     def act(self, observation: Any, key: Array | None = None, greedy: bool = True) -> Any:
         """The action for one observation: an int, or an array if the observation has a leading axis of streams.
 
+        Where an action has several dimensions, or is made of real numbers, it is an array of the environment's own shape.
         Greedy takes the most likely action; otherwise it is drawn with `key`.
         """
         if not greedy and key is None:
@@ -54,9 +56,11 @@ class AgentHandle:
         first = jnp.full(len(batch), self.first)
         logits, self.memory = _decide(self.params, batch, first, self.memory)
         self.first = False
-        action = np.asarray(jnp.argmax(logits, -1) if greedy or key is None else jax.random.categorical(key, logits))
-        action = action + getattr(self.environment, "first_action", 0)
-        return int(action[0]) if single else action
+        chosen = likeliest_choice(logits) if greedy or key is None else sample_choice(key, logits)
+        action = self.environment.native(np.asarray(chosen))
+        if not single:
+            return action
+        return int(action[0]) if action.ndim == 1 and np.issubdtype(action.dtype, np.integer) else action[0]
 
     def read(self, observation: Any) -> Any:
         """An index of a `Discrete` space as the one-hot vector that agents see; everything else as it is."""

@@ -13,7 +13,7 @@ from rulax.run import folder as folders
 from rulax.run.config import assemble, read_values
 from rulax.run.discover_config import DiscoverConfig, joined, read_family
 from rulax.run.errors import UserError
-from rulax.run.setup import make_environment, make_recipe, start_jax, user_errors
+from rulax.run.setup import check_one_choice, make_environment, make_recipe, start_jax, user_errors
 from rulax.run.validate import check_bounds, override
 
 NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides")
@@ -150,6 +150,7 @@ def make_families(specs: tuple[str, ...]) -> dict[str, Any]:
                 f"discovery needs worlds that JAX can compile, and '{spec.env}' steps outside of it; there are gymnax/ID and the "
                 f"worlds of rulax ({own}; `rulax envs` lists them)"
             )
+        check_one_choice(spec.env, environment, "discover")
         same = next((name for name, other in found.items() if repr(other) == repr(environment)), None)
         if same is not None:
             raise UserError(f"'{text}' is the same world as '{same}'; name it once (--agents says how many live in it)")

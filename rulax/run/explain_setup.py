@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rulax.run.errors import UserError
 from rulax.run.explain_config import ExplainConfig, check, train_config
-from rulax.run.setup import Prepared, make_environment, prepare, start_jax
+from rulax.run.setup import Prepared, check_one_choice, make_environment, prepare, start_jax
 
 UNSEEN = "agents are watched inside of compiled programs, so the environment must be one written in JAX; `rulax envs` lists them"
 
@@ -36,8 +36,10 @@ def set_up(config: ExplainConfig) -> Subject:
     from rulax.envs.base import HostEnvironment
 
     start_jax(config.platform)
-    if isinstance(make_environment(config.env, config.env_options), HostEnvironment):
+    environment = make_environment(config.env, config.env_options)
+    if isinstance(environment, HostEnvironment):
         raise UserError(f"'{config.env}' cannot be used here: {UNSEEN}")
+    check_one_choice(config.env, environment, "explain")
     prepared = prepare(train_config(config))
     from rulax.evaluation.explain.record import values_of
 

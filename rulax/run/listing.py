@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import shutil
 import sys
+from typing import TYPE_CHECKING
 
 from rulax.run.config import DEFAULT_RULE, GetRuleConfig, ListConfig, build
 from rulax.run.errors import UserError, suggestion
+
+if TYPE_CHECKING:
+    from rulax.envs.catalogue import Family
 
 INSTALLABLE = ("disco103",)
 
 
 def envs_command(values: dict[str, str]) -> int:
     """Entry point of `rulax envs`."""
+    from rulax.envs.catalogue import adapter_families
     from rulax.envs.registry import list_environments
 
     entries = [(entry.name, entry.summary) for entry in list_environments()]
-    more = [
-        ("gymnax/ID", "any environment of Gymnax, for example gymnax/Breakout-MinAtar"),
-        ("ID", "any Gymnasium id with discrete actions, for example CartPole-v1"),
-    ]
+    more = [(f"{family.prefix}/ID", described(family)) for family in adapter_families().values()]
     show("envs", "environment", entries, more, build(ListConfig, values).filter)
     print("\nuse one with: rulax train NAME   (its options: --env-options KEY=VALUE)")
     return 0
+
+
+def described(family: Family) -> str:
+    """A family's line: what it is, an example, and whether its package is there."""
+    example = f"{family.prefix}/{family.examples[0]}"
+    return f"{family.summary}; for example {example} [{'installed' if family.installed else family.install}]"
 
 
 def rules_command(values: dict[str, str]) -> int:

@@ -129,12 +129,9 @@ def check_task(config: TrainConfig, environment: Any) -> None:
     """Only worlds with a distribution of tasks can draw one."""
     if config.task != "random":
         return
-    from rulax.envs.adapters.gymnax import GymnaxEnvironment
-    from rulax.envs.base import HostEnvironment
-
-    if isinstance(environment, HostEnvironment | GymnaxEnvironment):
+    if environment.one_task:
         raise UserError(
-            f"task random is not possible in '{config.env}': Gymnasium and gymnax have no distribution of tasks; "
+            f"task random is not possible in '{config.env}': its library has no distribution of tasks; "
             "the worlds of rulax have one, `rulax envs` lists them"
         )
 
@@ -146,6 +143,15 @@ def check_host(config: TrainConfig, environment: Any) -> None:
     for name, given in (("overlap", config.overlap != "auto"), ("replay_limit", bool(config.replay_limit))):
         if given and not isinstance(environment, HostEnvironment):
             raise UserError(f"{name} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
+
+
+def check_one_choice(name: str, environment: Any, what: str) -> None:
+    """For what knows only actions that are one choice among a few."""
+    if environment.action_dimensions:
+        raise UserError(
+            f"in '{name}' an action is {environment.action_dimensions} choices at once, which {what} does not support; train and "
+            "compare do, and `rulax envs` lists worlds with one choice"
+        )
 
 
 def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:

@@ -20,6 +20,8 @@ AT_LEAST_ONE = (
     "hidden",
     "channels",
     "core_size",
+    "symbols",
+    "embedding",
     "action_model",
     "action_hidden",
     "agents",
@@ -40,6 +42,8 @@ AT_LEAST_ZERO = (
     "actions",
     "log_every",
     "batch",
+    "burn_in",
+    "blocks",
     "warmup",
     "warmup_updates",
     "clip_gradient",
@@ -56,7 +60,7 @@ AT_LEAST_ZERO = (
     "most_bad",
     "most_restarts",
 )
-NOT_EMPTY = ("hidden", "channels", "lifetimes")
+NOT_EMPTY = ("hidden", "lifetimes")
 ABOVE_ZERO = (
     "checkpoint_minutes",
     "seconds",
@@ -104,6 +108,8 @@ def check_settings(learning: Learning, network: Network) -> None:
     size, name = (learning.batch, "batch") if learning.batch else (learning.streams, "streams")
     if size % learning.minibatches:
         raise UserError(f"{name} ({size}) must be divisible by minibatches ({learning.minibatches})")
+    if learning.burn_in >= learning.unroll:
+        raise UserError(f"burn_in ({learning.burn_in}) must leave something of a trajectory of {learning.unroll} steps (unroll)")
     fresh = size - round(size * learning.replay)
     if fresh > learning.streams:
         raise UserError(

@@ -20,14 +20,21 @@ QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pass
 # Of Gymnax, one world in every run; its adapter has tests of its own.
 GYMNAX = ("gymnax/CartPole-v1", "gymnax/Catch-bsuite", "gymnax/Breakout-MinAtar")
 HAS_GYMNAX = importlib.util.find_spec("gymnax") and importlib.util.find_spec("rulax.envs.adapters.gymnax")
+# Of other libraries, those that are installed; Craftax takes a minute to compile.
+OTHERS = {"jumanji/Sokoban": "jumanji", "jumanji/Snake": "jumanji", "xland/MiniGrid-EmptyRandom-5x5": "xminigrid"}
+SLOW_OTHERS = {"craftax/Craftax-Classic-Symbolic-v1": "craftax"}
 OWN = tuple(entry.name for entry in list_environments())
 # These differ from a world before them only in numbers: they are traced in every run, but lived in only by the slow tests.
 TWINS = {
     *(f"grid/tabular-{each}" for each in ("sparse", "long-horizon", "longer-horizon", "long-dense")),
     *(f"grid/random-{each}" for each in ("long-horizon", "small", "small-sparse", "very-dense")),
-    *("chain/short-noisy", "chain/long", "chain/long-noisy", *GYMNAX[1:]),
+    *("chain/short-noisy", "chain/long", "chain/long-noisy", *GYMNAX[1:], *SLOW_OTHERS),
 }
-NAMES = [pytest.param(name, marks=pytest.mark.slow) if name in TWINS else name for name in OWN + (GYMNAX if HAS_GYMNAX else ())]
+INSTALLED = [name for name, package in {**OTHERS, **SLOW_OTHERS}.items() if importlib.util.find_spec(package)]
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name in TWINS else name
+    for name in (*OWN, *(GYMNAX if HAS_GYMNAX else ()), *INSTALLED)
+]
 
 
 def live(environment, key: Array):
@@ -40,7 +47,8 @@ def live(environment, key: Array):
 
         def step(state, key):
             key_action, key_step = jax.random.split(key)
-            action = jax.random.randint(key_action, (STREAMS,), 0, environment.num_actions)
+            shape = (STREAMS, environment.action_dimensions) if environment.action_dimensions else (STREAMS,)
+            action = jax.random.randint(key_action, shape, 0, environment.num_actions)
             return world.step(task, state, action, key_step)
 
         state, start = world.start(task, key_start)
@@ -121,7 +129,7 @@ def test_a_key_determines_everything(run):
 
 def test_tasks_differ(run):
     environment, _, tasks, _ = run
-    if type(environment.world).__module__.startswith("rulax.envs.adapters"):
+    if environment.one_task:
         pytest.skip("other libraries have no distribution of tasks")
     assert not all(jax.tree.leaves(jax.tree.map(lambda x: (x[0] == x[1]).all(), tasks)))
 

@@ -4,11 +4,14 @@ import importlib
 import importlib.util
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import rulax.envs
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
+from rulax.envs.catalogue import adapter_families
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import TimeLimit
 
@@ -16,6 +19,19 @@ from rulax.envs.wrappers import TimeLimit
 def test_listing_does_not_import_jax():
     code = "import sys, rulax.envs as e; e.list_environments(); e.families(); assert 'jax' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_listing_families_imports_no_package_of_theirs():
+    code = (
+        "import sys; from rulax.run.listing import envs_command; from rulax.envs.catalogue import adapter_families; "
+        "envs_command({}); "
+        "heavy = {'jax', 'numpy', *(family.package for family in adapter_families().values())} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    for family in adapter_families().values():
+        (line,) = [line for line in shown.splitlines() if line.startswith(f"{family.prefix}/ID")]
+        assert line.endswith("[installed]" if family.installed else f"[{family.install}]")
 
 
 def test_every_name_has_a_summary_and_a_family():
@@ -83,11 +99,25 @@ def hide(monkeypatch, *packages):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in packages else find_spec(name, *rest))
 
 
-@pytest.mark.parametrize("extra", ["gymnax", "gymnasium"])
-def test_a_missing_extra_says_what_to_install(monkeypatch, extra):
-    hide(monkeypatch, extra)
-    with pytest.raises(MissingExtra, match=rf"needs {extra}.*pip install 'rulax\[{extra}\]'"):
-        make(f"{extra}/CartPole-v1")
+@pytest.mark.parametrize("family", adapter_families().values(), ids=str)
+def test_a_missing_extra_says_what_to_install(monkeypatch, family):
+    hide(monkeypatch, family.package)
+    assert not family.installed
+    with pytest.raises(MissingExtra, match=rf"needs {family.package}.*pip install 'rulax\[{family.extra}\]'"):
+        make(f"{family.prefix}/{family.examples[0]}")
+
+
+def test_every_family_has_an_adapter_an_extra_and_a_line_in_the_documentation():
+    root = Path(__file__).resolve().parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    text = (root / "docs" / "adapters.md").read_text()
+    for prefix, family in adapter_families().items():
+        assert all(">=" in requirement for requirement in extras[family.extra]), f"{family.extra} has a requirement without a floor"
+        module = importlib.import_module(f"rulax.envs.adapters.{prefix}")  # without its package
+        assert callable(module.make)
+        assert callable(module.ids)
+        assert f"`{family.prefix}/" in text
+        assert family.install in text
 
 
 def test_without_extras_our_names_are_still_suggested(monkeypatch):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from rulax.envs.adapters.restart import RestartingStreams
+from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Timestep
 
 pytest.importorskip("gymnasium")
@@ -133,3 +134,42 @@ def test_a_vector_that_raises_is_opened_again_with_another_seed():
     assert timesteps.observation[:, 0, 0].tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 2]
     assert timesteps.valid[:, 0].tolist() == [True, True, True, False, True, True, False, True, True]
     assert len(set(environment.seeds)) == 3, "the same seed would lead to the same failure"
+
+
+class Tired:
+    """One copy of a library without vectors: the first to be made raises at its second step."""
+
+    made = 0
+
+    def __init__(self):
+        self.number, self.count = Tired.made, 0
+        Tired.made += 1
+
+    def reset(self, seed):
+        self.count = 0
+        return np.array([self.number, 0], np.float32)
+
+    def step(self, action):
+        self.count += 1
+        if self.number == 0 and self.count == 2:
+            raise KeyError("sleep")
+        return np.array([self.number, self.count], np.float32), 1.0, False, self.count == 3
+
+    def close(self):
+        raise RuntimeError("too tired to close")
+
+
+def test_a_single_copy_is_replaced(monkeypatch):
+    monkeypatch.setattr(Tired, "made", 0)
+    environment = CopiedEnvironment("tired", 2, jax.ShapeDtypeStruct((2,), np.float32), Tired)
+    streams = RestartingStreams(environment, 2)
+    timesteps = [streams.start(0)] + [streams.step(np.zeros(2, int)) for _ in range(5)]
+    timesteps = jax.tree.map(lambda *parts: np.stack(parts), *timesteps)
+    assert streams.restarts.tolist() == [1, 0]
+    copy, count, first, valid, ended, total, length = columns(timesteps, 0)
+    assert copy == [0, 0, 2, 2, 2, 2]
+    assert count == [0, 1, 0, 1, 2, 3]
+    assert first == [True, False, True, False, False, False]
+    assert valid == [True, True, False, True, True, True]
+    assert (ended, total[-1], length[-1]) == ([False] * 5 + [True], 3.0, 3)
+    assert columns(timesteps, 1)[1] == [0, 1, 2, 3, 0, 1]

@@ -15,8 +15,8 @@ SMALL = rl2.Setting(
     lambda: Sure(arms=2, pulls=4),
     4,
     rl2_references.bandit(4),
-    {"quick": 80},
-    streams=256,
+    80,
+    256,
     memory=32,
     learning_rate=1e-2,
     epochs=2,
@@ -25,8 +25,8 @@ SMALL = rl2.Setting(
 
 
 def test_an_untrained_agent_earns_what_chance_does_and_is_scored_by_means():
-    setting = rl2.Setting(lambda: BernoulliBandit(arms=3, pulls=5), 5, rl2_references.bandit(5), {"quick": 1}, streams=8)
-    study = rl2.Memory(setting, "quick", 0)
+    setting = rl2.Setting(lambda: BernoulliBandit(arms=3, pulls=5), 5, rl2_references.bandit(5), 1, 8)
+    study = rl2.Memory({"quick": setting}, "quick", 0)
     played, tasks = rl2.play(setting.trials(), 5, study.trainer.agent(study.state), 2000)
     totals, means = np.asarray(played.reward.sum(0)), np.asarray(tasks.means)
     assert means.shape == (2000, 3)
@@ -64,15 +64,15 @@ def test_experiments_can_be_told_apart_and_have_a_quick_goal_that_is_no_harder(m
     assert len({each.name for each in found}) == len(found)
     for each in found:
         assert each.method == method
-        # Hochreiter's quick suite has a threshold of its own: seconds of training never come to 5 %.
-        if each.goal is not None and each.quick_goal is not None and method != "hochreiter":
+        # Where the quick suite measures something else (shorter trials, a looser threshold) the two cannot be compared.
+        if each.goal is not None and each.quick_goal is not None and "quick:" not in each.about + each.metric:
             assert each.reaches(each.goal, "quick"), each.name
 
 
 @pytest.mark.learning
 def test_a_memory_learns_to_find_out_and_then_to_exploit():
     """Four pulls of two sure arms: 1/2 + 3 for who remembers the first; 2 for who does not."""
-    study = rl2.Memory(SMALL, "quick", 0)
+    study = rl2.Memory({"quick": SMALL}, "quick", 0)
     while not study.done():
         progress = study.advance()
     assert progress.fraction == 1

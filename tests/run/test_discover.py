@@ -101,7 +101,7 @@ BAD = [
     ("discover catch --validation catch:rows=10", "it would not be held out"),
     ("discover catch,catch:rows=10", "is the same world as 'catch'"),
     ("discover CartPole-v1", "worlds that JAX can compile"),
-    ("discover Pendulum-v1", "discrete"),
+    ("discover point", "an action is 2 choices at once, which discover does not support"),
     ("discover catch:rowz=5", "has no option 'rowz'"),
     ("discover grids --init ppo", "written by people"),
     ("discover grids --init nowhere.safetensors", "cannot be read"),

@@ -151,6 +151,7 @@ def test_a_rule_of_people(tmp_path: Path) -> None:
         (["actor_critic", "--snapshots", "1"], "snapshots must be at least 2"),
         (["actor_critic", "--watch", "5"], "watch must be at least 32"),
         (["actor_critic", "--env", "gymnasium/CartPole-v1"], "written in JAX"),
+        (["actor_critic", "--env", "point"], "an action is 2 choices at once, which explain does not support"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 from collections.abc import Sequence
 from typing import Any
 
-DISCRETE_ALTERNATIVES = {
-    "Pendulum": "`pendulum` of rulax is the same world with discretised torques",
-    "MountainCarContinuous": "`MountainCar-v0` is the same world with three actions",
-    "LunarLanderContinuous": "`LunarLander-v3` is the same world with four actions",
-}
+import numpy as np
+
+from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
+
+SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
 
 
 def load(module: str, extra: str) -> Any:
@@ -24,6 +25,22 @@ def load(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise ValueError(f"{extra} cannot be imported ({error}): pip install 'rulax[{extra}]'") from error
+
+
+def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The defaults of an adapter, changed by the options of a user; an unknown or ill-typed one is refused."""
+    from rulax.envs.registry import as_option
+
+    for name in options:
+        if name not in defaults:
+            raise ValueError(f"'{label}' has no option '{name}'; it has {', '.join(defaults)}")
+    return {**defaults, **{name: as_option(f"'{label}': {name}", defaults[name], value) for name, value in options.items()}}
+
+
+def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
+    """Codes [..., C] as zeros and ones [..., sum(sizes)]: a door is not 4 and a key 5. `xp` is numpy or JAX's."""
+    shown = [codes[..., i, None] == xp.arange(size) for i, size in enumerate(sizes)]
+    return xp.concatenate(shown, axis=-1).astype(xp.float32)
 
 
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
@@ -35,8 +52,27 @@ def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> V
 
 
 def only_discrete(library: str, id: str, space: Any) -> ValueError:
-    """The error for an action space that is not a choice among a few actions, with an alternative where there is one."""
-    alternative = DISCRETE_ALTERNATIVES.get(id.split("/")[-1].split("-")[0])
-    advice = alternative or "`rulax envs` lists what works"
-    kind = type(space).__name__
-    return ValueError(f"{library} environment {id!r} has actions of kind {kind}, but only discrete actions are supported; {advice}")
+    """The error of an adapter that knows one plain choice only."""
+    about = f"{library} environment {id!r} has actions of kind {type(space).__name__}"
+    return ValueError(f"{about}, but here only discrete actions are supported")
+
+
+def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:
+    """What an agent chooses from in a space of Gymnasium or gymnax; `bins` per dimension of a Box, whose ends must be finite."""
+    about = f"{library} environment {id!r} has actions of kind {type(space).__name__}"
+    kind = next((each.__name__ for each in type(space).__mro__ if each.__name__ in SPACES), None)
+    if kind != "Box" and bins is not None:
+        raise ValueError(f"{about}, which need no bins: leave the option bins out")
+    if kind == "Discrete":
+        return one_of(int(space.n), int(getattr(space, "start", 0)))
+    if kind == "MultiDiscrete":
+        return several_of(space.nvec.ravel(), space.start.ravel(), space.shape)
+    if kind == "MultiBinary":
+        return several_of(np.full(math.prod(space.shape), 2), shape=space.shape)
+    if kind != "Box":
+        raise ValueError(f"{about}, which no agent chooses from; it could from {', '.join(SPACES)}")
+    low, high = (np.broadcast_to(np.asarray(end, np.float32), space.shape) for end in (space.low, space.high))
+    try:
+        return evenly_spaced(low, high, BINS if bins is None else bins)
+    except ValueError as error:
+        raise ValueError(f"{about}: {error}") from error

@@ -12,8 +12,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import Actions
 from rulax.envs.base import Environment, Transition
 from rulax.envs.registry import as_option
 from rulax.types import Array, PyTree
@@ -22,12 +24,15 @@ OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does 
 
 
 def ids() -> list[str]:
-    """Every id that gymnax registers. `make` refuses a few of them, and says why (continuous actions, a failed download)."""
+    """Every id that gymnax registers. `make` refuses a few of them, and says why (actions without bounds, a failed download)."""
     return list(adapters.load("gymnax", "gymnax").registered_envs)
 
 
-def make(id: str, **options: Any) -> GymnaxEnvironment:
-    """The gymnax environment of that id. Options override fields of its parameters, or are arguments of its class."""
+def make(id: str, *, bins: int | None = None, **options: Any) -> GymnaxEnvironment:
+    """The gymnax environment of that id. Options override fields of its parameters, or are arguments of its class.
+
+    `bins` is how many evenly spaced numbers there are to choose from in each dimension of a continuous action, 11 unless given.
+    """
     gymnax = adapters.load("gymnax", "gymnax")
     if id not in gymnax.registered_envs:
         raise adapters.unknown_id("gymnax", id, gymnax.registered_envs)
@@ -46,26 +51,26 @@ def make(id: str, **options: Any) -> GymnaxEnvironment:
         name: as_option(f"'gymnax/{id}': {name}", getattr(params, name), options[name]) for name in options if name in numbers
     }
     params = params.replace(**changed)
-    return adapt(id, world, params)
+    return adapt(id, world, params, bins)
 
 
-def adapt(id: str, world: Any, params: PyTree) -> GymnaxEnvironment:
+def adapt(id: str, world: Any, params: PyTree, bins: int | None = None) -> GymnaxEnvironment:
     """Any object with gymnax's interface; `id` is only for error messages."""
     spaces = adapters.load("gymnax.environments.spaces", "gymnax")
-    actions, observations = world.action_space(params), world.observation_space(params)
-    if not isinstance(actions, spaces.Discrete):
-        raise adapters.only_discrete("gymnax", id, actions)
+    observations = world.observation_space(params)
+    actions = adapters.read_actions("gymnax", id, world.action_space(params), bins)
     if not isinstance(observations, spaces.Box | spaces.Discrete):
         kind = type(observations).__name__
         raise ValueError(f"gymnax environment {id!r} has observations of kind {kind}, but only Box and Discrete are supported")
     categories = int(observations.n) if isinstance(observations, spaces.Discrete) else 0
     # The array itself decides, not the space: the space of some environments says int32 where the array is float32.
     observation, state = jax.eval_shape(world.reset_env, jax.random.key(0), params)
-    values = jax.eval_shape(world.step, jax.random.key(0), state, jax.ShapeDtypeStruct((), jnp.int32), params)
+    action = jax.eval_shape(lambda: _own(actions, jnp.zeros(actions.dimensions or (), jnp.int32)))
+    values = jax.eval_shape(world.step, jax.random.key(0), state, action, params)
     return GymnaxEnvironment(
         world=world,
         task=jax.tree.map(_strong, params),
-        num_actions=int(actions.n),
+        actions=actions,
         observation=jax.eval_shape(lambda x: _readable(x, categories), observation),
         categories=categories,
         tells_apart=len(values) == 6,
@@ -78,10 +83,19 @@ class GymnaxEnvironment(Environment):
 
     world: Any
     task: PyTree
-    num_actions: int
+    actions: Actions  # what the agent's choices mean
     observation: jax.ShapeDtypeStruct
     categories: int  # of a Discrete observation, shown as a one-hot vector; 0 for any other
+    one_task = True
     tells_apart: bool  # gymnax 1.x, where `step_env` reports natural ends only and `is_truncated` the time limit
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.actions.number
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.actions.dimensions
 
     def default_task(self) -> PyTree:
         return self.task
@@ -95,7 +109,7 @@ class GymnaxEnvironment(Environment):
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """One step of gymnax, in which an end by the time limit is a truncation unless the episode ended there anyway."""
-        action = jnp.asarray(action, jnp.int32)
+        action = _own(self.actions, action)
         outcome = self.world.step_env(key, state, action, task)
         observation, next_state, reward, ended = outcome[:4]
         if len(outcome) == 6:
@@ -113,6 +127,9 @@ class GymnaxEnvironment(Environment):
         )
         return jax.tree.map(_strong, next_state), transition
 
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.actions.native(action)
+
     def _ends_by_itself(self, task: PyTree, state: PyTree, action: Array, key: Array, ended: Array) -> Array:
         """Whether the `done` of gymnax 0.0.x would be set without a time limit: the same step, with the limit out of reach.
 
@@ -122,6 +139,12 @@ class GymnaxEnvironment(Environment):
             return ended  # whatever ends such an episode, nobody calls it a time limit
         endless = task.replace(max_steps_in_episode=jnp.full_like(task.max_steps_in_episode, OUT_OF_REACH))
         return self.world.step_env(key, state, action, endless)[3]
+
+
+def _own(actions: Actions, action: Array) -> Array:
+    """One action as gymnax wants it: an int32, or real numbers."""
+    own = actions.native(action, jnp)
+    return own.astype(jnp.int32) if jnp.issubdtype(own.dtype, jnp.integer) else own
 
 
 def _strong(x: Any) -> Array:

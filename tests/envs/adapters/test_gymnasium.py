@@ -35,6 +35,34 @@ class Three(gymnasium.Env):
 gymnasium.register("RulaxThree-v0", Three)
 
 
+SPACES = {
+    "multi": gymnasium.spaces.MultiDiscrete([2, 4], start=[0, 7]),
+    "binary": gymnasium.spaces.MultiBinary(2),
+    "box": gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([1, 4], np.float32)),
+    "endless": gymnasium.spaces.Box(-np.inf, np.inf, (2,)),
+    "text": gymnasium.spaces.Text(3),
+}
+
+
+class Two(gymnasium.Env):
+    """An action of several parts; the observation is what arrived, which must be in the space."""
+
+    def __init__(self, kind: str = "multi"):
+        self.action_space = SPACES[kind]
+        self.observation_space = gymnasium.spaces.Box(-10, 10, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        return np.asarray(action, np.float32), 0.0, False, False, {}
+
+
+gymnasium.register("RulaxTwo-v0", Two)
+
+
 def live(environment, actions, num_streams=2, seed=0):
     """Timesteps, each field stacked to [T+1, B, ...]; `actions` is [T] or [T, B]."""
     streams = environment.open(num_streams)
@@ -232,6 +260,36 @@ def test_observations():
     assert image.observation.dtype == live(image, [0]).observation.dtype == np.uint8
 
 
+@pytest.mark.parametrize(
+    ("kind", "number", "arrived"),
+    [("multi", 4, [[0, 7], [0, 8], [1, 10]]), ("binary", 2, [[0, 0], [0, 1], [1, 1]]), ("box", 11, [[-1, 0], [-1, 0.4], [1, 4]])],
+)
+def test_actions_of_several_dimensions(kind, number, arrived):
+    environment = adapter.make("RulaxTwo-v0", kind=kind)
+    assert (environment.num_actions, environment.action_dimensions) == (number, 2)
+    streams = environment.open(3)
+    streams.start(0)
+    shown = streams.step(np.array([[0, 0], [0, 1], [number - 1, number - 1]])).observation
+    streams.close()
+    np.testing.assert_allclose(shown, arrived, rtol=1e-6)
+
+
+def test_pendulum_by_bins_is_pendulum():
+    """The same torques, given to Gymnasium's environment directly, give the same rewards and observations."""
+    environment = adapter.make("Pendulum-v1", bins=5)
+    assert (environment.num_actions, environment.action_dimensions) == (5, 0)
+    chosen = np.random.default_rng(0).integers(0, 5, 20)
+    ours = live(environment, chosen, num_streams=1, seed=3)
+    direct = gymnasium.make("Pendulum-v1")
+    (seed,) = np.random.SeedSequence(3).generate_state(1)
+    observation, _ = direct.reset(seed=int(seed))
+    np.testing.assert_allclose(ours.observation[0, 0], observation)
+    for step, choice in enumerate(chosen):
+        observation, reward, *_ = direct.step(np.array([choice - 2.0], np.float32))
+        np.testing.assert_allclose(ours.observation[step + 1, 0], observation, rtol=1e-6)
+        np.testing.assert_allclose(ours.reward[step + 1, 0], reward, rtol=1e-6)
+
+
 def test_flatten():
     with pytest.raises(
         ValueError, match=r"'Blackjack-v1' has observations of kind Tuple, .*; flatten=True turns them into one vector"
@@ -245,8 +303,14 @@ def test_flatten():
 
 
 def test_errors_say_what_to_do(monkeypatch):
-    with pytest.raises(ValueError, match=r"'Pendulum-v1' has actions of kind Box, but only discrete actions .*`pendulum` of rulax"):
-        adapter.make("Pendulum-v1")
+    with pytest.raises(ValueError, match=r"'RulaxTwo-v0' has actions of kind Box: .* two finite ends"):
+        adapter.make("RulaxTwo-v0", kind="endless")
+    with pytest.raises(ValueError, match=r"'RulaxTwo-v0' has actions of kind Text, which no agent chooses from"):
+        adapter.make("RulaxTwo-v0", kind="text")
+    with pytest.raises(ValueError, match=r"'CartPole-v1' has actions of kind Discrete, which need no bins"):
+        adapter.make("CartPole-v1", bins=3)
+    with pytest.raises(ValueError, match=r"'Pendulum-v1' .*: bins must be a whole number of at least 2, not 1"):
+        adapter.make("Pendulum-v1", bins=1)
     with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'Cartpol-v1'; did you mean CartPole-v1"):
         adapter.make("Cartpol-v1")
     with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'XYZ/Qqqqqqq-v5'; no id .* 'package:Id-v0'"):

@@ -1,0 +1,85 @@
+"""Craftax and Craftax-Classic as jittable `Environment`s. The task is a pool of start worlds, from which every episode draws one.
+
+Under `vmap` a reset that is only sometimes needed is computed at every step, and Craftax takes far longer to make a world than to
+step it. A pool is made once; drawing from it costs next to nothing. `worlds=0` makes a new world for every episode all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from rulax.envs import adapters
+from rulax.envs.adapters.gymnax import OUT_OF_REACH, _strong
+from rulax.envs.base import Environment, Transition
+from rulax.envs.wrappers import TimeLimit
+from rulax.types import Array, PyTree
+
+DEFAULTS = {"limit": 10_000, "worlds": 256, "seed": 0}
+
+
+def ids() -> list[str]:
+    """Symbolic and pixel views of both games."""
+    return [f"Craftax-{game}{view}-v1" for game in ("Classic-", "") for view in ("Symbolic", "Pixels")]
+
+
+def make(id: str, **options: Any) -> TimeLimit:
+    """The game of that id; `limit` is the time limit, `worlds` the size of the pool, which `seed` determines."""
+    maker = adapters.load("craftax.craftax_env", "craftax")
+    if id not in ids():
+        raise adapters.unknown_id("Craftax", id, ids())
+    read = adapters.read_options(f"craftax/{id}", DEFAULTS, options)
+    if read["limit"] < 1 or read["worlds"] < 0:
+        raise ValueError(f"'craftax/{id}': limit must be at least 1 and worlds at least 0")
+    world = maker.make_craftax_env_from_name(id, auto_reset=False)
+    params = world.default_params.replace(max_timesteps=OUT_OF_REACH)  # Craftax reports its limit as any other end
+    shown, _ = jax.eval_shape(world.reset_env, jax.random.key(0), params)
+    observation = jax.ShapeDtypeStruct(shown.shape, jnp.float32)
+    return TimeLimit(
+        CraftaxEnvironment(world, params, int(world.num_actions), observation, read["worlds"], read["seed"]), read["limit"]
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity
+class CraftaxEnvironment(Environment):
+    """One game."""
+
+    world: Any
+    params: Any
+    num_actions: int
+    observation: jax.ShapeDtypeStruct
+    worlds: int
+    seed: int
+
+    def default_task(self) -> PyTree:
+        return self.sample_task(jax.random.key(self.seed))
+
+    def sample_task(self, key: Array) -> PyTree:
+        """A pool of start worlds [N], made one after the other: together they would need the memory of N generators."""
+        if not self.worlds:
+            return jnp.float32(0)
+        return jax.lax.map(self._generate, jax.random.split(key, self.worlds))
+
+    def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
+        if not self.worlds:
+            state = self._generate(key)
+        else:
+            number = jax.random.randint(key, (), 0, self.worlds)
+            state = jax.tree.map(lambda pool: pool[number], task)
+        return state, self._show(state)
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        shown, state, reward, ended, _ = self.world.step_env(key, state, jnp.asarray(action, jnp.int32), self.params)
+        transition = Transition(
+            shown.astype(jnp.float32), jnp.asarray(reward, jnp.float32), jnp.asarray(ended, bool), jnp.bool_(False)
+        )
+        return jax.tree.map(_strong, state), transition
+
+    def _generate(self, key: Array) -> PyTree:
+        return jax.tree.map(_strong, self.world.reset_env(key, self.params)[1])
+
+    def _show(self, state: PyTree) -> Array:
+        return self.world.get_obs(state).astype(jnp.float32)

@@ -1,0 +1,52 @@
+"""Crafter (Hafner, 2021) as a host environment: pixels 64 x 64, 17 actions, one copy per stream in plain Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from rulax.envs import adapters
+from rulax.envs.adapters.streams import CopiedEnvironment
+
+DEFAULTS = {"length": 10_000, "area": (64, 64), "view": (9, 9), "size": (64, 64)}  # Crafter's own; `length` is its time limit
+
+
+def ids() -> list[str]:
+    """With Crafter's reward (achievements and health), or without any."""
+    return ["reward", "noreward"]
+
+
+def make(id: str, **options: Any) -> CopiedEnvironment:
+    """`reward` or `noreward`; the options are those of `crafter.Env`."""
+    crafter = adapters.load("crafter", "crafter")
+    if id not in ids():
+        raise adapters.unknown_id("Crafter", id, ids(), ": it has reward and noreward")
+    read = adapters.read_options(f"crafter/{id}", DEFAULTS, options)
+    arguments = {"reward": id == "reward", **read}
+    probe = crafter.Env(**arguments)
+    shape = tuple(int(each) for each in probe.observation_space.shape)
+    return CopiedEnvironment(
+        f"crafter/{id}", int(probe.action_space.n), jax.ShapeDtypeStruct(shape, np.uint8), lambda: CrafterCopy(arguments)
+    )
+
+
+class CrafterCopy:
+    """One Crafter. Its `done` does not say why; `info["discount"]` is 0 for a death, and 1 where time ran out."""
+
+    def __init__(self, arguments: dict[str, Any]):
+        self.arguments = arguments
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        if seed is not None:
+            self.world = adapters.load("crafter", "crafter").Env(seed=seed, **self.arguments)
+        return self.world.reset()
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
+        observation, reward, done, info = self.world.step(action)
+        dead = info["discount"] == 0
+        return observation, float(reward), dead, bool(done) and not dead
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,98 @@
+"""Any dm_env environment as a host environment: `dm_env/module:function` names the function that makes it.
+
+This is how DeepMind Lab connects, which no package index has: a function of your own builds it, and chooses its discrete actions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from rulax.envs import adapters
+from rulax.envs.adapters.streams import CopiedEnvironment
+from rulax.types import PyTree
+
+
+def ids() -> list[str]:
+    """None: whatever can be imported is one."""
+    return []
+
+
+def make(id: str, *, key: str = "", **options: Any) -> CopiedEnvironment:
+    """The environment that `module:function` makes; options go to the function, `key` chooses one part of a dictionary."""
+    module, _, name = id.partition(":")
+    if not module or not name:
+        raise ValueError(f"'dm_env/{id}' must be dm_env/module:function, for example dm_env/bsuite.environments.catch:Catch")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"'dm_env/{id}' cannot be imported: {error}") from error
+    if not callable(function):
+        raise ValueError(f"'dm_env/{id}' is not a function that makes an environment")
+    if "seed" not in inspect.signature(function).parameters:
+        raise ValueError(f"'dm_env/{id}' needs an argument 'seed': dm_env environments are seeded only when they are made")
+    return from_dm_env(lambda seed: function(seed=seed, **options), name=f"dm_env/{id}", key=key)
+
+
+def from_dm_env(make_one: Callable[[int], Any], *, name: str = "dm_env", key: str = "") -> CopiedEnvironment:
+    """Streams of the environments that `make_one(seed)` makes. Called in Python, where a function is at hand."""
+    adapters.load("dm_env", "dm_env")
+    try:
+        probe = make_one(0)
+    except TypeError as error:
+        raise ValueError(f"'{name}' cannot be made: {error}") from error
+    actions, shown = probe.action_spec(), probe.observation_spec()
+    least = getattr(actions, "minimum", None)
+    if least is None or actions.shape or not np.issubdtype(actions.dtype, np.integer):
+        raise adapters.only_discrete("dm_env", name, actions)
+    if key and (not isinstance(shown, Mapping) or key not in shown):
+        raise ValueError(f"'{name}' has no part '{key}' in its observation: {shown}")
+    shown = shown[key] if key else shown
+    probe.close()
+    first = int(least)
+    return CopiedEnvironment(name, int(actions.maximum) - first + 1, _declared(shown), lambda: DmEnvCopy(make_one, first, key))
+
+
+class DmEnvCopy:
+    """One environment. The discount of its last step tells a termination (0) from a truncation; earlier ones are not used."""
+
+    def __init__(self, make_one: Callable[[int], Any], first_action: int, key: str):
+        self.make_one, self.first_action, self.key = make_one, first_action, key
+        self.world: Any = None
+
+    def reset(self, seed: int | None) -> PyTree:
+        if seed is not None:
+            self.close()
+            self.world = self.make_one(seed)
+        return self._read(self.world.reset().observation)
+
+    def step(self, action: int) -> tuple[PyTree, float, bool, bool]:
+        timestep = self.world.step(action + self.first_action)
+        terminated = timestep.last() and timestep.discount == 0
+        return self._read(timestep.observation), float(timestep.reward or 0), terminated, timestep.last() and not terminated
+
+    def close(self) -> None:
+        if self.world is not None:
+            self.world.close()
+
+    def _read(self, observation: PyTree) -> PyTree:
+        observation = observation[self.key] if self.key else observation
+        if isinstance(observation, Mapping):
+            return {name: np.array(part) for name, part in observation.items()}
+        return np.array(observation)  # a copy: many environments draw the next one into the same array
+
+
+def _declared(spec: Any) -> PyTree:
+    """One array: bytes as they are, all else float32. In a dictionary whole numbers stay whole, since they may be codes."""
+    if isinstance(spec, Mapping):
+        kinds = {name: np.dtype(part.dtype) for name, part in spec.items()}
+        return {
+            name: jax.ShapeDtypeStruct(part.shape, kinds[name] if np.issubdtype(kinds[name], np.integer) else np.float32)
+            for name, part in spec.items()
+        }
+    return jax.ShapeDtypeStruct(spec.shape, np.uint8 if spec.dtype == np.uint8 else np.float32)

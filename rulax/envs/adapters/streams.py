@@ -1,0 +1,206 @@
+"""What the adapters of host environments share: seeds, when an ended episode starts anew, episode statistics, closing.
+
+An adapter of a library that steps many copies at once (Gymnasium, ale-py, EnvPool) subclasses `Streams` and says how to reset and
+how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env) writes a `Copy` and gives it
+to `CopiedEnvironment`. The rest is here.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from rulax.envs.adapters.surviving import quietly, said
+from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
+from rulax.types import PyTree
+
+HostArray = Any  # `Timestep` names the arrays of JAX; a host environment fills it with those of numpy
+Autoreset = Literal["next_step", "same_step", "when_needed"]
+
+
+class Outcome(NamedTuple):
+    """What one action per stream led to, each with a leading axis [B]."""
+
+    observation: PyTree
+    reward: HostArray
+    terminated: HostArray
+    truncated: HostArray
+    lost: HostArray | None = None  # a life was lost: worth nothing from here on, although the game goes on
+
+
+class Streams(HostStreams):
+    """Open streams. Which steps teach something depends on when an ended episode is reset:
+
+    * `next_step`: a step that ends an episode shows the true last observation. The step after it is a dummy: its action is
+      ignored and it resets (reward 0, `valid` False, `first` True).
+    * `same_step`: a step that ends an episode shows the first observation of the next one at once. For a terminated episode
+      that is all that is needed. A truncated one should bootstrap from its last observation, which the stream does not show,
+      so this step teaches nothing: `valid` False. Its reward is real and counts in the episode's statistics.
+    * `when_needed`: as `wrappers.AutoReset` does it, which loses nothing: a terminated episode like `same_step`, a truncated
+      one like `next_step`.
+    """
+
+    autoreset: Autoreset = "next_step"
+
+    def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0):
+        self.num_streams, self.num_actions = num_streams, num_actions
+        self.action_shape = (num_streams, action_dimensions) if action_dimensions else (num_streams,)
+        self.closed = False
+        self.clear()
+
+    @abc.abstractmethod
+    def reset_all(self, seeds: np.ndarray) -> PyTree:
+        """First observations [B] of streams that are reset with one seed each (uint32)."""
+
+    @abc.abstractmethod
+    def step_all(self, action: np.ndarray) -> Outcome:
+        """Take one action [B] (or [B, D]), and reset what has ended according to `autoreset`.
+
+        `failed` may name streams whose environment raised and was made anew: they show a first observation.
+        """
+
+    @abc.abstractmethod
+    def close_all(self) -> None:
+        """Release what the library holds. Called once."""
+
+    def clear(self) -> None:
+        """Forget everything about the episodes under way."""
+        self.dummy: HostArray = np.zeros(self.num_streams, bool)  # the next step only resets
+        self.total: HostArray = np.zeros(self.num_streams, np.float64)
+        self.length: HostArray = np.zeros(self.num_streams, np.int32)
+
+    def start(self, seed: int) -> Timestep:
+        self._check_open()
+        self.clear()
+        # Not seed, seed + 1, ...: then neighbouring seeds would share all of their streams but one.
+        seeds = np.random.SeedSequence(seed).generate_state(self.num_streams)
+        zeros: HostArray = np.zeros(self.num_streams, np.float32)
+        return Timestep(
+            observation=self.reset_all(seeds),
+            first=zeros == 0,
+            reward=zeros,
+            discount=zeros + 1,
+            valid=zeros == 0,
+            episode=Episode(ended=zeros > 0, total=zeros.copy(), length=zeros.astype(np.int32)),
+        )
+
+    def step(self, action: np.ndarray) -> Timestep:
+        self._check_open()
+        actions = np.asarray(action, np.int64)
+        if actions.shape != self.action_shape or actions.min() < 0 or actions.max() >= self.num_actions:
+            # Checked here, because ale-py waits for ever for an answer to an action that it does not have.
+            wanted = " x ".join(map(str, self.action_shape))
+            raise ValueError(f"an action must be {wanted} numbers from 0 to {self.num_actions - 1}, not {action}")
+        self.failed = {}
+        observation, reward, terminated, truncated, lost = self.step_all(actions)
+        dummy, ended = self.dummy, terminated | truncated
+        if self.autoreset == "same_step":
+            first, valid = ended, terminated | ~truncated
+        else:
+            self.dummy = ended if self.autoreset == "next_step" else truncated & ~terminated
+            first, valid = dummy | (ended & ~self.dummy), ~dummy
+        worthless = terminated
+        if lost is not None:
+            first, worthless = first | (lost & ~ended), terminated | lost
+        discount: HostArray = np.where(worthless, 0, 1).astype(np.float32)
+        self.total = self.total + reward
+        self.length = self.length + ~dummy
+        episode = Episode(ended, self.total.astype(np.float32), self.length)
+        over = ended
+        if self.failed:
+            anew = np.isin(np.arange(self.num_streams), list(self.failed))
+            over, first, valid = ended | anew, first | anew, valid & ~anew
+        self.total = np.where(over, 0, self.total)
+        self.length = np.where(over, 0, self.length)
+        paid: HostArray = np.asarray(reward, np.float32)
+        return Timestep(observation, first, paid, discount, valid, episode)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.close_all()
+
+    def _check_open(self) -> None:
+        if self.closed:  # some libraries step closed environments without a word
+            raise ValueError("these streams are closed; open new ones")
+
+
+class Copy(Protocol):
+    """One environment of a library without vectorisation."""
+
+    def reset(self, seed: int | None) -> PyTree:
+        """Start an episode; a seed starts the whole sequence of episodes anew, None goes on with it."""
+
+    def step(self, action: int) -> tuple[PyTree, float, bool, bool]:
+        """Observation, reward, terminated, truncated."""
+
+    def close(self) -> None:
+        """Release it."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: a function has no useful hash
+class CopiedEnvironment(HostEnvironment):
+    """A world of which every stream is a copy of its own, stepped one after the other."""
+
+    name: str
+    num_actions: int
+    observation: Any
+    make_one: Callable[[], Copy]
+
+    def open(self, num_streams: int) -> CopiedStreams:
+        return CopiedStreams(self, [self.make_one() for _ in range(num_streams)])
+
+
+class CopiedStreams(Streams):
+    """Streams of single copies. They are reset by us, so nothing is lost: `when_needed`."""
+
+    autoreset: Autoreset = "when_needed"
+
+    def __init__(self, environment: CopiedEnvironment, copies: list[Copy]):
+        super().__init__(len(copies), environment.num_actions)
+        self.environment, self.copies, self.replaced = environment, copies, 0
+
+    def reset_all(self, seeds: np.ndarray) -> PyTree:
+        self.seeds = seeds
+        return self._stack([copy.reset(int(seed)) for copy, seed in zip(self.copies, seeds, strict=True)])
+
+    def step_all(self, action: np.ndarray) -> Outcome:
+        shown, rewards, ends = [], [], []
+        for stream in range(self.num_streams):
+            try:
+                observation, reward, terminated, truncated = self._step_one(stream, int(action[stream]))
+            except Exception as error:
+                observation, reward, terminated, truncated = self._replace(stream, error), 0.0, False, False
+            shown.append(observation)
+            rewards.append(reward)
+            ends.append((terminated, truncated and not terminated))
+        terminated_all, truncated_all = np.array(ends, bool).T
+        return Outcome(self._stack(shown), np.array(rewards, np.float64), terminated_all, truncated_all)
+
+    def _step_one(self, stream: int, action: int) -> tuple[PyTree, float, bool, bool]:
+        copy = self.copies[stream]
+        if self.dummy[stream]:
+            return copy.reset(None), 0.0, False, False
+        observation, reward, terminated, truncated = copy.step(action)
+        return copy.reset(None) if terminated else observation, reward, terminated, truncated
+
+    def _replace(self, stream: int, error: Exception) -> PyTree:
+        """The first observation of a new copy, in the place of one that raised."""
+        self.failed = {**self.failed, stream: said(error)}
+        self.replaced += 1
+        quietly(self.copies[stream].close)
+        self.copies[stream] = self.environment.make_one()
+        seed = np.random.SeedSequence([int(self.seeds[stream]), self.replaced]).generate_state(1)[0]
+        return self.copies[stream].reset(int(seed))
+
+    def close_all(self) -> None:
+        for copy in self.copies:
+            copy.close()
+
+    def _stack(self, observations: list[PyTree]) -> PyTree:
+        return jax.tree.map(lambda spec, *parts: np.stack(parts).astype(spec.dtype), self.environment.observation, *observations)

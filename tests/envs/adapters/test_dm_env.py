@@ -1,0 +1,99 @@
+"""The dm_env adapter on a small world of the real dm_env package: both ends, shifted actions, a dictionary of observations."""
+
+import numpy as np
+import pytest
+
+from rulax.envs import make
+from rulax.envs.adapters.dm_env import from_dm_env
+from tests.envs.adapters import host
+
+dm_env = pytest.importorskip("dm_env")
+
+
+class Count(dm_env.Environment):
+    """Counts to 3 and terminates, or is cut off after 2 steps; pays the action. Its actions are 5 and 6."""
+
+    def __init__(self, seed, cut=False, parts=False):
+        self.start, self.last_count, self.cut, self.parts = seed % 100, 2 if cut else 3, cut, parts
+
+    def observation_spec(self):
+        count = dm_env.specs.Array((1,), np.int64, "count")
+        return {"count": count, "half": dm_env.specs.Array((), np.float64, "half")} if self.parts else count
+
+    def action_spec(self):
+        return dm_env.specs.BoundedArray((), np.int32, 5, 6)
+
+    def observe(self):
+        count = np.array([self.start + self.count])
+        return {"count": count, "half": self.count / 2} if self.parts else count
+
+    def reset(self):
+        self.count = 0
+        return dm_env.restart(self.observe())
+
+    def step(self, action):
+        self.count += 1
+        if self.count == self.last_count:
+            return (dm_env.truncation if self.cut else dm_env.termination)(float(action), self.observe())
+        return dm_env.transition(float(action), self.observe())
+
+
+class Continuous(Count):
+    def action_spec(self):
+        return dm_env.specs.BoundedArray((2,), np.float32, -1, 1)
+
+
+NAME = f"dm_env/{__name__}:Count"
+ACTIONS = np.array([[0], [1], [1], [0], [0], [1], [0]])
+
+
+def test_a_termination_shows_the_next_episode_at_once():
+    timesteps = host.live(make(NAME), ACTIONS)
+    start = host.seeds(0, 1)[0] % 100
+    np.testing.assert_array_equal(timesteps.observation[:, 0, 0] - start, [0, 1, 2, 0, 1, 2, 0, 1])
+    np.testing.assert_array_equal(timesteps.reward[:, 0], [0, 5, 6, 6, 5, 5, 6, 5])
+    np.testing.assert_array_equal(timesteps.discount[:, 0], [1, 1, 1, 0, 1, 1, 0, 1])
+    np.testing.assert_array_equal(timesteps.first[:, 0], [1, 0, 0, 1, 0, 0, 1, 0])
+    assert timesteps.valid.all()
+    np.testing.assert_array_equal(timesteps.episode.total[timesteps.episode.ended], [17, 16])
+
+
+def test_a_truncation_is_followed_by_a_dummy():
+    timesteps = host.live(make(NAME, cut=True), ACTIONS)
+    start = host.seeds(0, 1)[0] % 100
+    np.testing.assert_array_equal(timesteps.observation[:, 0, 0] - start, [0, 1, 2, 0, 1, 2, 0, 1])
+    np.testing.assert_array_equal(timesteps.reward[:, 0], [0, 5, 6, 0, 5, 5, 0, 5])
+    np.testing.assert_array_equal(timesteps.valid[:, 0], [1, 1, 1, 0, 1, 1, 0, 1])
+    np.testing.assert_array_equal(timesteps.first[:, 0], [1, 0, 0, 1, 0, 0, 1, 0])
+    assert (timesteps.discount == 1).all()
+    np.testing.assert_array_equal(timesteps.episode.total[timesteps.episode.ended], [11, 10])
+    np.testing.assert_array_equal(timesteps.episode.length[timesteps.episode.ended], [2, 2])
+
+
+def test_dictionaries_keep_whole_numbers():
+    environment = from_dm_env(lambda seed: Count(seed, parts=True))
+    timesteps = host.live(environment, ACTIONS)
+    host.assert_declared(environment, timesteps)
+    assert timesteps.observation["count"].dtype == np.int64
+    np.testing.assert_array_equal(timesteps.observation["half"][:, 0], np.float32([0, 0.5, 1, 0, 0.5, 1, 0, 0.5]))
+    assert make(NAME, parts=True, key="half").observation.shape == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dm_env/nothing", "must be dm_env/module:function"),
+        ("dm_env/no_such_module:f", "cannot be imported: No module named 'no_such_module'"),
+        (f"dm_env/{__name__}:Missing", "cannot be imported"),
+        (f"dm_env/{__name__}:host", "is not a function"),
+        (f"dm_env/{__name__}:stack_without_seed", "needs an argument 'seed'"),
+        (f"dm_env/{__name__}:Continuous", "only discrete actions are supported"),
+    ],
+)
+def test_errors(name, message):
+    with pytest.raises(ValueError, match=message):
+        make(name)
+
+
+def stack_without_seed():
+    return Count(0)

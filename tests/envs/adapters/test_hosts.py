@@ -1,0 +1,284 @@
+"""Every host adapter on its real package: each stream is, in every field, what the bare package gives for its seed and actions.
+
+The oracle is `host.by_hand`, which drives one bare copy in a Python loop. A package that is not installed skips its cases.
+"""
+
+import dataclasses
+import importlib.util
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from rulax.envs import make
+from tests.envs.adapters import host
+
+STREAMS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One environment with a time limit so short that it is met, and the bare package's reset and step for a stream's seed."""
+
+    name: str
+    package: str
+    bare: Callable
+    options: dict = dataclasses.field(default_factory=dict)
+    steps: int = 120
+    dummy_after: tuple[str, ...] = ("truncated",)
+    ends: tuple[str, ...] = ("truncated",)  # the ends that must appear, or nothing was tested
+
+    def __str__(self):
+        return self.name + "".join(f"-{key}={value}" for key, value in self.options.items())
+
+
+def atari(seed, rom="pong", **options):
+    from ale_py.vector_env import AtariVectorEnv
+
+    bare = AtariVectorEnv(rom, 1, num_threads=1, reward_clipping=False, use_fire_reset=False, **options)
+    state = {"new": True}
+
+    def reset():
+        shown = bare.reset(seed=np.array([seed % 2**31]))[0] if state["new"] else bare.step(np.zeros(1, np.int64))[0]
+        state["new"] = False
+        return np.moveaxis(shown[0], 0, -1)
+
+    def step(action):
+        observation, reward, terminated, truncated, _ = bare.step(np.array([action]))
+        return np.moveaxis(observation[0], 0, -1), float(reward[0]), bool(terminated[0]), bool(truncated[0])
+
+    return reset, step
+
+
+def crafter(seed, **options):
+    import crafter
+
+    bare = crafter.Env(seed=seed, **options)
+
+    def step(action):
+        observation, reward, done, _ = bare.step(action)
+        dead = bare._player.health <= 0
+        return observation, reward, dead, done and not dead
+
+    return bare.reset, step
+
+
+def nethack(seed, id, steps):
+    """A game of NetHack with Gymnasium's time limit."""
+    import gymnasium
+    import nle  # noqa: F401
+
+    bare = gymnasium.make(id, observation_keys=("glyphs", "blstats", "message"), max_episode_steps=steps, disable_env_checker=True)
+    random = np.random.default_rng(seed)
+
+    def read(observation):
+        return {**{key: value.copy() for key, value in observation.items()}, "blstats": observation["blstats"].astype(np.float32)}
+
+    def reset():
+        bare.unwrapped.seed(*(int(each) for each in random.integers(0, 2**31, 2)), reseed=False)
+        return read(bare.reset()[0])
+
+    def step(action):
+        observation, reward, terminated, truncated, _ = bare.step(action)
+        return read(observation), reward, terminated, truncated and not terminated
+
+    return reset, step
+
+
+def catch(seed, **options):
+    from bsuite.environments.catch import Catch
+
+    bare = Catch(seed=seed, **options)
+
+    def step(action):
+        timestep = bare.step(action)
+        return timestep.observation.copy(), timestep.reward, timestep.last(), False  # Catch has no time limit
+
+    return lambda: bare.reset().observation.copy(), step
+
+
+def envpool(seed, id, read=lambda x: np.moveaxis(x[0], 0, -1), **options):
+    import envpool
+
+    bare = envpool.make(id, env_type="gymnasium", num_envs=1, seed=[seed % 2**31], **options)
+    state = {"new": True}
+
+    def reset():
+        shown = bare.reset()[0] if state["new"] else bare.step(np.zeros(1, np.int32))[0]
+        state["new"] = False
+        return read(shown)
+
+    def step(action):
+        observation, reward, terminated, truncated, info = bare.step(np.array([action], np.int32))
+        assert not truncated[0] or info["elapsed_step"][0] == options.get("max_episode_steps", 1000)
+        return read(observation), float(reward[0]), bool(terminated[0] and not truncated[0]), bool(truncated[0])
+
+    return reset, step
+
+
+def boxoban():
+    return str(pathlib.Path(importlib.util.find_spec("envpool").origin).parent)
+
+
+def sokoban_planes(observation):
+    """Walls and so on one by one, in a loop."""
+    grid, shown = observation["grid"][0], np.zeros((10, 10, 10), np.float32)
+    for row in range(10):
+        for column in range(10):
+            shown[row, column, grid[row, column, 0]] = shown[row, column, 5 + grid[row, column, 1]] = 1
+    return shown
+
+
+def minigrid(seed, id, **options):
+    import gymnasium
+    import minigrid  # noqa: F401
+    from minigrid.wrappers import OneHotPartialObsWrapper
+
+    bare = OneHotPartialObsWrapper(gymnasium.make(id, **options))
+    state = {"seed": seed}
+
+    def reset():
+        return bare.reset(seed=state.pop("seed", None))[0]["image"].astype(np.float32)
+
+    def step(action):
+        observation, reward, terminated, truncated, _ = bare.step(action)
+        return observation["image"].astype(np.float32), float(reward), terminated, truncated
+
+    return reset, step
+
+
+BOTH = ("terminated", "truncated")
+CASES = [
+    Case(
+        "atari/Pong",
+        "ale_py",
+        lambda seed: atari(seed, max_num_frames_per_episode=150),
+        {"frames": 150, "threads": 1},
+        dummy_after=BOTH,
+    ),
+    Case(
+        "atari/breakout",
+        "ale_py",
+        lambda seed: atari(seed, "breakout", max_num_frames_per_episode=620, repeat_action_probability=0.25),
+        {"frames": 620, "sticky": 0.25, "threads": 1},
+        steps=330,
+        dummy_after=BOTH,
+        ends=BOTH,
+    ),
+    # Every tenth step Crafter walks through sets of objects, whose order nobody determines: shorter episodes repeat exactly.
+    Case("crafter/reward", "crafter", lambda seed: crafter(seed, area=(32, 32), length=9), {"area": (32, 32), "length": 9}, 40),
+    Case(
+        "nethack/NetHackScore-v0",
+        "nle",
+        lambda seed: nethack(seed, "NetHackScore-v0", 60),
+        {"keys": ("glyphs", "blstats", "message"), "max_episode_steps": 60},
+        steps=200,
+    ),
+    Case(
+        "dm_env/bsuite.environments.catch:Catch",
+        "bsuite",
+        lambda seed: catch(seed, rows=6),
+        {"rows": 6},
+        steps=40,
+        ends=("terminated",),
+    ),
+    Case(
+        "envpool/CoinrunEasy-v0",
+        "envpool",
+        lambda seed: envpool(seed, "CoinrunEasy-v0", num_threads=1),
+        {"num_threads": 1},
+        steps=1100,
+        dummy_after=BOTH,
+        ends=("terminated",),
+    ),
+    Case(
+        "envpool/Pong-v5",
+        "envpool",
+        lambda seed: envpool(seed, "Pong-v5", max_episode_steps=25, num_threads=1),
+        {"max_episode_steps": 25, "num_threads": 1},
+        steps=60,
+        dummy_after=BOTH,
+    ),
+    Case(
+        "envpool/Sokoban-v0",
+        "envpool",
+        lambda seed: envpool(seed, "Sokoban-v0", sokoban_planes, base_path=boxoban(), max_episode_steps=20, num_threads=1),
+        {"max_episode_steps": 20, "num_threads": 1},
+        dummy_after=BOTH,
+    ),
+    Case(
+        "minigrid/MiniGrid-Empty-Random-5x5-v0",
+        "minigrid",
+        lambda seed: minigrid(seed, "MiniGrid-Empty-Random-5x5-v0", max_steps=30),
+        {"max_steps": 30},
+        steps=400,
+        dummy_after=BOTH,
+        ends=BOTH,
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def lived(request):
+    case = request.param
+    if importlib.util.find_spec(case.package) is None:
+        pytest.skip(f"{case.package} is not installed")
+    environment = make(case.name, **case.options)
+    actions = np.random.default_rng(0).integers(0, environment.num_actions, (case.steps, STREAMS))
+    return case, environment, actions, host.live(environment, actions)
+
+
+def test_observations_are_as_declared(lived):
+    _, environment, _, timesteps = lived
+    host.assert_declared(environment, timesteps)
+
+
+def test_streams_are_those_of_the_bare_package(lived):
+    case, _, actions, timesteps = lived
+    for stream, seed in enumerate(host.seeds(0, STREAMS)):
+        reset, step = case.bare(seed)
+        host.assert_same(timesteps, stream, host.by_hand(reset, step, actions[:, stream], case.dummy_after))
+
+
+def test_the_ends_that_were_meant_appear(lived):
+    case, _, _, timesteps = lived
+    ended = timesteps.episode.ended
+    assert "truncated" not in case.ends or (ended & (timesteps.discount == 1)).any()
+    assert "terminated" not in case.ends or (ended & (timesteps.discount == 0)).any()
+
+
+def test_a_seed_determines_everything(lived):
+    _, environment, actions, timesteps = lived
+    actions = actions[:30]
+    again, other = (host.live(environment, actions, seed) for seed in (0, 1))
+    flat = [np.concatenate([leaf.reshape(31, -1) for leaf in leaves(x.observation)], 1) for x in (timesteps, again, other)]
+    np.testing.assert_array_equal(flat[0], flat[1])
+    assert (flat[1] != flat[2]).any()
+
+
+def test_closed_streams_say_so(lived):
+    _, environment, _, _ = lived
+    streams = environment.open(1)
+    streams.start(0)
+    with pytest.raises(ValueError, match="an action must be 1 numbers from 0 to"):
+        streams.step(np.array([environment.num_actions]))
+    streams.close()
+    streams.close()
+    with pytest.raises(ValueError, match="these streams are closed"):
+        streams.step(np.zeros(1, np.int32))
+
+
+def test_procgen_without_qt_says_what_to_install():
+    from rulax.envs.adapters.envpool import _say_what_is_missing
+
+    def fails():
+        raise ImportError("libQt5Gui.so.5: cannot open shared object file")
+
+    with pytest.raises(ValueError, match=r"needs the system.s Qt 5 .*apt-get install libqt5gui5 libqt5core5a"):
+        _say_what_is_missing(fails)
+
+
+def leaves(observation):
+    parts = observation.values() if isinstance(observation, dict) else [observation]
+    return [np.asarray(part)[:31] for part in parts]
