@@ -18,12 +18,16 @@ under `vmap`, and the same compiled program serves all of them.
   following step is a dummy: its action does nothing, its reward is 0, it is marked `valid = False`, and it leads to the
   first observation of the next episode.
 
+* A host world may fail. A step in which an environment raised and was made anew (`adapters/restart.py`) is a dummy, too: its
+  episode never ended, and it leads to the first observation of another.
+
 Rules need just one sentence of this: an invalid step teaches nothing and no return reaches across it.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -94,6 +98,10 @@ class Environment(abc.ABC):
         return action
 
 
+class EnvironmentFailed(RuntimeError):
+    """An environment raised more often than is tolerated; the text is a sentence for the user."""
+
+
 class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
 
@@ -101,6 +109,7 @@ class HostEnvironment(abc.ABC):
     action_dimensions: int = 0
     observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = True
+    frames: int = 1  # of which an image [H, W, frames] is a stack, the oldest first: replay then stores each frame once
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:
@@ -114,6 +123,8 @@ class HostEnvironment(abc.ABC):
 class HostStreams(abc.ABC):
     """Open streams of a host environment. Timesteps hold numpy arrays with a leading axis [B]; same contract as `AutoReset`."""
 
+    failed: Mapping[int, str] = {}  # streams whose environment raised in the last call and was made anew, and what it said
+
     @abc.abstractmethod
     def start(self, seed: int) -> Timestep:
         """Reset every stream."""
@@ -125,3 +136,7 @@ class HostStreams(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Release what the streams hold; they cannot be used after."""
+
+    def abandon(self) -> None:
+        """Release streams that are broken, and perhaps hang: `close`, with force where there is a way."""
+        self.close()

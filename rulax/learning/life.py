@@ -124,8 +124,14 @@ def study(
 ) -> tuple[LearnerState, Metrics]:
     """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
     key_mix, key_update = jax.random.split(key)
-    experience = draw(learning, life, fresh, key_mix)
-    state, metrics = update(learner, rule_params, life.learner, experience, key_update)
+    return taught(learner, rule_params, life.learner, draw(learning, life, fresh, key_mix), key_update)
+
+
+def taught(
+    learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
+) -> tuple[LearnerState, Metrics]:
+    """One update from what was drawn, and whether its gradient was a number."""
+    state, metrics = update(learner, rule_params, state, experience, key)
     bad = ~jnp.isfinite(metrics["gradient_norm"])
     return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}
 

@@ -39,6 +39,12 @@ class TrainerConfig:
     """The environment's own task, or one drawn per agent."""
     rule_seed: int = 0
     """Seed for the parameters of a rule that brings none of its own."""
+    overlap: Literal["auto", "on", "off"] = "auto"
+    """Host worlds: act while learning, with parameters that are one update old; auto does so where experience is replayed."""
+    replay_limit: int = 0
+    """Host worlds: largest replay buffers of all seeds, in bytes; 0 means 80 % of the memory that is free."""
+    most_restarts: int = 10
+    """Host worlds: how often the environment of one stream may fail and be restarted."""
 
 
 class TrainState(NamedTuple):
@@ -78,6 +84,10 @@ class Trainer:
         memory = learner.params.initial_memory(self.recipe.learning.streams)
         actor = begin(self.streams, task, memory, key_streams)
         return Life(learner, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
+
+    def reserve(self) -> str:
+        """What a run will take beyond what the compiler sees, in a sentence, before it starts: here nothing."""
+        return ""
 
     # -- all agents -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from rulax.run.compare_config import CompareConfig
 from rulax.run.config import TrainConfig, build, read_values
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import UserError
-from rulax.run.log import Row, final_returns, number, read_rows
+from rulax.run.log import RESTARTS, Row, final_returns, number, read_rows
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Run:
         final = self.final_returns
         known = [value for value in final if value is not None]
         mean = sum(known) / len(known) if known else None
+        restarts = sum(row.get(RESTARTS) or 0 for row in self.rows)
         return {
             "env": self.config.env,
             "rule": self.config.rule,
@@ -101,7 +102,7 @@ class Run:
             "final_return": mean,
             "final_return_per_seed": final,
             "normalised": None if mean is None else normalised(self.config.env, mean),
-        }
+        } | ({RESTARTS: restarts} if restarts else {})
 
     def write_results(self) -> None:
         """Curve, summary and page, into the run folder."""

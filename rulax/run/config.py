@@ -17,6 +17,7 @@ from rulax.settings import Learning, Network
 DEFAULT_RULE = "rulax5"
 PRESETS = Path(__file__).parent / "presets"
 SUITES = "discover"  # the folder of presets that only `rulax discover` understands
+HOST = "worlds that step on the CPU, such as Gymnasium's"
 SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
 
 
@@ -54,7 +55,8 @@ class TrainConfig:
     out: str = setting("", "run", metavar="DIR")
     """Run folder [default: runs/ENV-RULE-NUMBER]."""
     resume: str = setting("", "run", metavar="DIR")
-    """Go on with the run in this folder; only --steps, --checkpoint-minutes, --platform and --quiet may be given too."""
+    """Go on with the run in this folder; only --steps, --checkpoint-minutes, --platform, --replay-limit, --most-restarts and
+    --quiet may be given too."""
     wandb: str = setting("", "run", metavar="PROJECT")
     """Log to this project of Weights & Biases too; needs `pip install 'rulax[wandb]'`."""
     log_every: int = setting(0, "run")
@@ -67,6 +69,12 @@ class TrainConfig:
     """Precision of matrix products."""
     quiet: bool = setting(False, "run")
     """Show no progress and no table; print only the run folder."""
+    overlap: Literal["auto", "on", "off"] = setting("auto", HOST)
+    """Act while learning, with parameters that are one update old; auto does so where experience is replayed."""
+    replay_limit: str = setting("", HOST, metavar="BYTES")
+    """Largest replay buffer of all seeds together, for example 4GiB [default: 80 % of the memory that is free]."""
+    most_restarts: int = setting(10, HOST)
+    """How often the environment of one stream may raise an error and be started anew before the run gives up."""
     overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": SETTINGS})
     """Fields of Learning and Network that differ from what the rule recommends."""
 

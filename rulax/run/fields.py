@@ -10,6 +10,7 @@ import functools
 import inspect
 import itertools
 import math
+import re
 import textwrap
 import types
 import typing
@@ -17,6 +18,8 @@ from typing import Any, Literal, Union
 
 from rulax.run.errors import UserError
 
+BYTES = {"": 1, "b": 1} | {f"{letter}{end}": 2 ** (10 * power) for power, letter in enumerate("kmgt", 1) for end in ("", "ib")}
+BYTES |= {f"{letter}b": 10 ** (3 * power) for power, letter in enumerate("kmgt", 1)}
 SUFFIXES = {"k": 10**3, "m": 10**6, "b": 10**9}
 TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
@@ -105,6 +108,18 @@ def to_int(label: str, value: Any) -> int:
     except ValueError:
         raise UserError(f"{label} expects a whole number such as 50000, 1e6 or 200k, not '{value}'") from None
     return round(number)
+
+
+def to_bytes(label: str, value: str) -> int:
+    """`4GiB`, `512M`, `2.5 GB` or plain bytes."""
+    number, unit = re.split(r"\s*(?=[a-z]*$)", value.strip().lower(), maxsplit=1)
+    try:
+        size = int(float(number) * BYTES[unit])
+    except (KeyError, ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise UserError(f"{label} expects a size such as 4GiB or 512M, not '{value}'")
+    return size
 
 
 def to_tuple(label: str, item: Any, value: Any) -> tuple:

@@ -14,6 +14,7 @@ from rulax.run import folder as folders
 Row = dict[str, Any]
 CARRIED = "carried "
 EPISODE = ("episodes", "episode_return", "episode_length")  # sums over the episodes that ended
+RESTARTS = "restarts"  # of environments that raised an error; counted, not averaged
 
 
 class Recorder:
@@ -73,7 +74,9 @@ def make_row(totals: dict[str, np.ndarray], step: int, seconds: float, carried: 
         row[name] = mean(carried[name])
     row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
     for name in sorted(name for name in totals if not name.endswith("#") and not name.startswith("bad_")):
-        if name not in EPISODE:
+        if name == RESTARTS:
+            row[name] = int(totals[name].sum())
+        elif name not in EPISODE:
             row[name] = mean(ratio(totals[name], totals[name + "#"]))
     return row
 

@@ -46,6 +46,8 @@ def show(run: Run) -> None:
         console.print(f"[bold]{name} {summary['normalised']:.3f}[/]  (0 is {low:g}, 1 is {high:g})")
     speed = f", {count(run.steps_per_second)} steps/s" if run.steps_per_second else ""
     console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed}[/]\n")
+    if summary.get("restarts"):
+        console.print(f"[yellow]environments raised errors and were restarted {summary['restarts']} times[/]\n")
     console.print(f"run folder   {run.folder}", markup=False, soft_wrap=True)
     console.print(f"the curve    {run.folder}/curve.png", markup=False, soft_wrap=True)
     console.print(f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True)

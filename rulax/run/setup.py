@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from rulax.run import folder as folders
 from rulax.run.config import TrainConfig, build
 from rulax.run.errors import UserError
+from rulax.run.fields import to_bytes
 from rulax.run.validate import check_settings, check_train, override
 from rulax.run.wandb_log import check_wandb
 from rulax.settings import Learning, Network
@@ -84,7 +85,14 @@ def make_trainer(environment: Any, recipe: Any, config: TrainConfig) -> Any:
     from rulax.learning import train
 
     with user_errors():
-        settings = train.TrainerConfig(seeds=config.seeds, total_steps=config.steps, task=config.task)
+        settings = train.TrainerConfig(
+            seeds=config.seeds,
+            total_steps=config.steps,
+            task=config.task,
+            overlap=config.overlap,
+            replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
+            most_restarts=config.most_restarts,
+        )
         return train.make_trainer(environment, recipe, settings)
 
 
@@ -98,6 +106,7 @@ def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) ->
     if environment is None:
         environment = make_environment(config.env, config.env_options)
     check_task(config, environment)
+    check_host(config, environment)
     least = recipe.learning.streams * recipe.learning.unroll
     if config.steps < least:
         raise UserError(
@@ -125,6 +134,15 @@ def check_task(config: TrainConfig, environment: Any) -> None:
             f"task random is not possible in '{config.env}': its library has no distribution of tasks; "
             "the worlds of rulax have one, `rulax envs` lists them"
         )
+
+
+def check_host(config: TrainConfig, environment: Any) -> None:
+    """What is only for worlds that step on the CPU must not seem to do something elsewhere."""
+    from rulax.envs.base import HostEnvironment
+
+    for name, given in (("overlap", config.overlap != "auto"), ("replay_limit", bool(config.replay_limit))):
+        if given and not isinstance(environment, HostEnvironment):
+            raise UserError(f"{name} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
 
 
 def check_one_choice(name: str, environment: Any, what: str) -> None:
@@ -185,6 +203,8 @@ def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str
         "custom": custom,  # what was an object of the user's own and has no name that would make it again
     }
     fixed = {name: settings[name] for name in FIXES_THE_RESULT}
+    if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
+        fixed["overlap"] = config.overlap
     return record | {
         "fingerprint": folders.fingerprint([fixed, record["learning"], record["network"]]),
         "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,

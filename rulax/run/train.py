@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from rulax.envs.base import EnvironmentFailed
 from rulax.run import checkpoint, report
 from rulax.run import folder as folders
 from rulax.run.api import Run
@@ -19,13 +20,13 @@ from rulax.run.config import TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
 from rulax.run.log import Recorder, RunLog, number
 from rulax.run.progress import Silent, Standing, make_progress
-from rulax.run.setup import Prepared, check_own, prepare, saved_config
+from rulax.run.setup import Prepared, check_own, prepare, saved_config, user_errors
 from rulax.run.signals import StopRequest
 
 POINTS = 100  # of the curve, unless log_every says otherwise
 BACKUP_BYTES = 64 * 2**20  # states up to this size are copied before every chunk
 BAD = {"bad_rewards": "a reward", "bad_gradients": "the gradient", "bad_params": "a parameter"}
-MAY_CHANGE = ("resume", "steps", "checkpoint_minutes", "platform", "quiet")
+MAY_CHANGE = ("resume", "steps", "checkpoint_minutes", "platform", "quiet", "replay_limit", "most_restarts")
 
 
 def command(values: dict[str, Any]) -> int:
@@ -47,6 +48,7 @@ def begin(prepared: Prepared, progress: Silent, on_disk: bool = True) -> Run:
     config, folder = prepared.config, Path(prepared.config.out) if prepared.config.out else None
     iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
     wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
+    announce(prepared, progress)
     with StopRequest(progress.message) as stop:  # from here on whoever stops the run leaves a folder to go on from
         state = prepared.trainer.init(jax.random.key(config.seed))
         if on_disk:
@@ -64,7 +66,8 @@ def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None, 
     """Go on from the checkpoint in a run folder. Objects without a name must be given again, from Python."""
     for name in values:
         if name not in MAY_CHANGE:
-            raise UserError(f"{name} cannot be given with --resume; only --steps and --quiet, --platform, --checkpoint-minutes can")
+            others = "--quiet, --platform, --checkpoint-minutes, --replay-limit, --most-restarts"
+            raise UserError(f"{name} cannot be given with --resume; only --steps and {others} can")
     folder = Path(values["resume"])
     record = folders.read_config(folder)
     found = checkpoint.load(folder / folders.CHECKPOINT)
@@ -80,13 +83,26 @@ def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None, 
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
     tensors, pending = checkpoint.split(found.tensors)
     state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), folder / folders.CHECKPOINT)
+    progress = progress or make_progress(config.quiet)
+    announce(prepared, progress)
     state = prepared.trainer.resume(state)
     folders.write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
-    progress = progress or make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         driver = Driver(prepared, folder, progress, found.facts["window"], made, found.facts["seconds"], pending)
         driver.cpu_before = found.facts.get("cpu_seconds") or float("nan")  # a folder from before it was counted stays unknown
         return driver.drive(state, stop)
+
+
+def announce(prepared: Prepared, progress: Silent) -> None:
+    """Say what the run will take of the host's memory, while there is still time to refuse."""
+    try:
+        with user_errors():
+            text = prepared.trainer.reserve()
+    except UserError:
+        prepared.trainer.close()
+        raise
+    if text:
+        progress.message(text)
 
 
 class Driver:
@@ -153,7 +169,11 @@ class Driver:
     def chunk(self, state: Any) -> Any:
         """About a second of training. Should it go wrong, the state before it is kept."""
         backup = checkpoint.copy_of(state) if self.folder and checkpoint.size_of(state) < BACKUP_BYTES else None
-        state, metrics = self.trainer.advance(state)
+        try:
+            state, metrics = self.trainer.advance(state)
+        except EnvironmentFailed as error:  # a host world's trainer leaves the state before it as it was
+            self.save(state)
+            raise TrainingStopped(f"training stopped: {error}{self.what_is_kept()}") from error
         bad = first_bad(metrics)
         if bad is not None:
             if backup is not None:
@@ -195,13 +215,16 @@ class Driver:
         """One sentence: what, where, when, and what is left."""
         size = self.trainer.steps_per_iteration
         first = self.recorder.step + iteration * size
-        kept = ""
-        if self.folder is not None and (self.folder / folders.CHECKPOINT).exists():
-            kept = f"; the last good state is in {self.folder / folders.CHECKPOINT}"
         return (
             f"training stopped: {BAD.get(name, name)} was not a finite number in environment '{self.config.env}' between steps "
-            f"{first} and {first + size} of seed {seed}{kept}"
+            f"{first} and {first + size} of seed {seed}{self.what_is_kept()}"
         )
+
+    def what_is_kept(self) -> str:
+        """The end of a sentence about a run that cannot go on."""
+        if self.folder is None or not (self.folder / folders.CHECKPOINT).exists():
+            return ""
+        return f"; the last good state is in {self.folder / folders.CHECKPOINT}"
 
     def how_to_go_on(self) -> str:
         """What an interrupted user reads."""

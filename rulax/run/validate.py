@@ -58,6 +58,7 @@ AT_LEAST_ZERO = (
     "evaluate_every",
     "memory_limit",
     "most_bad",
+    "most_restarts",
 )
 NOT_EMPTY = ("hidden", "lifetimes")
 ABOVE_ZERO = (

@@ -1,4 +1,8 @@
-"""Host worlds by the same loop: alignment, seeds side by side, replay, and that no key is used twice in an iteration."""
+"""Host worlds by the same loop: alignment, seeds side by side, replay, acting while learning, and no key used twice."""
+
+import dataclasses
+import threading
+import time
 
 import jax
 import numpy as np
@@ -8,22 +12,38 @@ from rulax.envs.registry import make
 from rulax.learning.life import split_keys
 from rulax.learning.train import TrainerConfig, make_trainer
 
-from .test_train import WORLD, finish, recipe
+from .test_train import WORLD, finish, recipe, same
+from .worlds import Flicker
 
-pytest.importorskip("gymnasium")
+CONFIG = TrainerConfig(seeds=2, total_steps=200)
+RECIPE = recipe(replay=0.5, batch=8, capacity=16, warmup=12)
+
+
+def lead(trainer):
+    """From birth to the end."""
+    return finish(trainer, trainer.init(jax.random.key(0)))
+
+
+@pytest.fixture(scope="module")
+def overlapped():
+    """One run that acts while it learns, and the trainer that made it."""
+    trainer = make_trainer(Flicker(), RECIPE, CONFIG)
+    yield trainer, *lead(trainer)
+    trainer.close()
 
 
 def test_a_host_run_counts_steps_and_learns_from_replay():
+    pytest.importorskip("gymnasium")
     made = recipe(replay=0.5, batch=8, capacity=16)
     trainer = make_trainer(make("CartPole-v1"), made, TrainerConfig(seeds=2, total_steps=100))
     state, metrics = finish(trainer, trainer.init(jax.random.key(0)))
     assert trainer.steps(state) == 100
     assert metrics["loss"].shape == (5, 2)
     assert np.isfinite(metrics["loss"]).all()
-    assert (state.life.replay.filled == 16).all()
-    stored = state.life.replay.storage
+    assert trainer.replay.filled == 16
+    stored = trainer.replay.storage
     # One stream's next trajectory starts where its last one ended: what is shown last is what is acted on first.
-    np.testing.assert_array_equal(stored.observation[:, -1, 4:8], stored.observation[:, 0, 8:12])
+    np.testing.assert_array_equal(stored.observation[:, 4:8, -1], stored.observation[:, 8:12, 0])
     assert not np.array_equal(stored.observation[0], stored.observation[1]), "seeds live in different streams"
     trainer.close()
 
@@ -38,3 +58,84 @@ def test_no_key_is_used_twice():
         seen += [tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in children]
         life = life._replace(key=keys.life)
     assert len(set(seen)) == len(seen)
+
+
+def test_stored_frames_make_no_difference_but_in_size(overlapped):
+    folded, state, metrics = overlapped
+    whole = make_trainer(Flicker(frames=1), RECIPE, CONFIG)
+    state_whole, metrics_whole = lead(whole)
+    same(state.life.learner, state_whole.life.learner)
+    jax.tree.map(np.testing.assert_array_equal, metrics, metrics_whole)
+    assert np.isnan(metrics["loss"]).all(1).tolist() == [True, True] + [False] * 8, "it waits for the warm-up"
+    images = [sum(x.nbytes for x in jax.tree.leaves(each.replay.storage.observation)) for each in (whole, folded)]
+    assert images[0] == 2 * 16 * 6 * 4 * 4 * 4
+    assert images[1] == 2 * 16 * (9 * 4 * 4 + 6 * 4), "T + 1 + 3 frames, and which of them is where"
+
+
+def test_overlap_acts_with_parameters_that_are_one_update_old(overlapped):
+    trainer, state, metrics = overlapped
+    assert trainer.overlap
+    by_hand = make_trainer(Flicker(), RECIPE, dataclasses.replace(CONFIG, overlap="off"))
+    begun = by_hand.init(jax.random.key(0)).life
+    learners, actor, key, losses = [begun.learner], begun.actor, begun.key, []
+    for iteration in range(10):
+        acted = by_hand._act(learners[max(0, iteration - 1)].params, actor, key)
+        learner, learned = by_hand._learn(learners[-1], acted)
+        learners.append(learner)
+        actor, key = acted.actor, acted.keys.life
+        losses.append(learned["loss"])
+    np.testing.assert_array_equal(metrics["loss"], losses)
+    same(state.life.learner, learners[-1])
+    in_turns = lead(by_hand)[1]["loss"]
+    np.testing.assert_array_equal(in_turns[2], losses[2])
+    assert not np.array_equal(in_turns[5:], losses[5:]), "it is not the same as taking turns"
+
+
+def test_timing_and_chunks_change_nothing(overlapped, monkeypatch):
+    trainer, state, metrics = overlapped
+    monkeypatch.setattr("rulax.learning.host.CHUNK_SECONDS", 0.0)  # every chunk is one iteration
+    monkeypatch.setattr(trainer.environment, "pause", 0.002)
+    slow, metrics_slow = lead(trainer)
+    same(state.life.learner, slow.life.learner)
+    jax.tree.map(np.testing.assert_array_equal, metrics, metrics_slow)
+
+
+def test_learning_and_acting_really_happen_at_once(overlapped, monkeypatch):
+    """Learning waits for a step of the world that comes after it began: only if both run at once does that step come."""
+    trainer = overlapped[0]
+    stepped, over, met = threading.Event(), threading.Event(), []
+    learn, step = trainer._learn, trainer.streams.step
+
+    def patient_learn(*arguments):
+        stepped.clear()
+        met.append(over.is_set() or stepped.wait(10))
+        return learn(*arguments)
+
+    def noted_step(action):
+        stepped.set()
+        time.sleep(0.01)  # until the learner has looked
+        return step(action)
+
+    monkeypatch.setattr(trainer, "_learn", patient_learn)
+    monkeypatch.setattr(trainer.streams, "step", noted_step)
+    state = trainer.init(jax.random.key(0))
+    state, _ = trainer.advance(state, most=1)
+    over.set()  # after the next one nobody acts any more
+    state, _ = trainer.advance(state, most=1)
+    assert met[0]
+    trainer._finish()
+
+
+def test_a_resumed_run_fills_its_buffer_again_before_it_learns(overlapped, monkeypatch):
+    trainer, state, _ = overlapped
+    assert jax.tree.structure(trainer.skeleton()) == jax.tree.structure(state)
+    monkeypatch.setattr(trainer, "total_iterations", 14)
+    last, metrics = finish(trainer, trainer.resume(state))
+    assert np.isnan(metrics["loss"]).all(1).tolist() == [True, True, False, False]
+    assert trainer.steps(last) == 280
+
+
+def test_on_policy_rules_take_turns_unless_told_otherwise():
+    for replay, overlap, expected in [(0.0, "auto", False), (0.5, "auto", True), (0.0, "on", True), (0.5, "off", False)]:
+        trainer = make_trainer(Flicker(), recipe(replay=replay), TrainerConfig(overlap=overlap))
+        assert trainer.overlap == expected

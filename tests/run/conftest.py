@@ -35,6 +35,9 @@ class FakeTrainer:
     def skeleton(self) -> FakeState:
         return jax.eval_shape(self.init, jax.random.key(0))
 
+    def reserve(self) -> str:
+        return ""
+
     def resume(self, state: FakeState) -> FakeState:
         return state
 

@@ -61,6 +61,7 @@ class AtariEnvironment(HostEnvironment):
     num_actions: int
     observation: jax.ShapeDtypeStruct
     options: dict[str, Any]
+    frames = 4  # after a reset the older ones are black
 
     def open(self, num_streams: int) -> AtariStreams:
         return AtariStreams(self, num_streams)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import numpy as np
 from rulax.envs import adapters
 from rulax.envs.actions import Actions
 from rulax.envs.adapters.streams import Autoreset, Outcome, Streams
+from rulax.envs.adapters.surviving import FAILED, Surviving
 from rulax.envs.base import HostEnvironment
 
 AUTORESET_NAMES = {"next_step": "NextStep", "same_step": "SameStep"}  # ours, and the value of gymnasium's AutoresetMode
@@ -104,7 +106,7 @@ class GymnasiumEnvironment(HostEnvironment):
             # Named, for else Gymnasium may pick a vector implementation of its own, without a choice of autoreset.
             vectorization_mode="async" if self.processes else "sync",
             vector_kwargs=vector_options,
-            wrappers=list(self.wrappers) or None,
+            wrappers=[*self.wrappers, Surviving],
             **self.options,
         )
         return GymnasiumStreams(self, vector, num_streams)
@@ -127,15 +129,41 @@ class GymnasiumStreams(Streams):
         self.environment, self.vector, self.autoreset = environment, vector, environment.autoreset
 
     def reset_all(self, seeds: np.ndarray) -> np.ndarray:
-        observation, _ = self.vector.reset(seed=[int(one) for one in seeds])
+        observation, info = self.vector.reset(seed=[int(one) for one in seeds])
+        self._note_failures(info)
         return self.environment.read(observation)
 
     def step_all(self, action: np.ndarray) -> Outcome:
-        observation, reward, terminated, truncated, _ = self.vector.step(self.environment.native(action))
+        try:
+            observation, reward, terminated, truncated, info = self.vector.step(self.environment.native(action))
+        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
+            raise RuntimeError(self._who_died()) from error
+        self._note_failures(info)
         return Outcome(self.environment.read(observation), reward, terminated, truncated)
 
     def close_all(self) -> None:
         self.vector.close()
+
+    def abandon(self) -> None:
+        if not self.environment.processes:
+            return self.close()
+        self.closed = self.vector.closed = True  # its own `close` would wait for an answer of the dead
+        for process, pipe in zip(self.vector.processes, self.vector.parent_pipes, strict=True):
+            process.kill()
+            process.join()
+            if pipe is not None:
+                pipe.close()
+
+    def _note_failures(self, info: dict[str, Any]) -> None:
+        self.failed = {stream: text for stream, text in enumerate(info.get(FAILED, ())) if text is not None}
+
+    def _who_died(self) -> str:
+        ready = wait([process.sentinel for process in self.vector.processes], timeout=1)  # a pipe may end before its process
+        for stream, process in enumerate(self.vector.processes):
+            if process.sentinel in ready:
+                process.join(1)
+                return f"the process of stream {stream} died with exit code {process.exitcode}"
+        return "a worker process closed its pipe"
 
 
 def _make_one(id: str, options: dict[str, Any]) -> Any:

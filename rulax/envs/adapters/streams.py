@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from rulax.envs.adapters.surviving import quietly, said
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 from rulax.types import PyTree
 
@@ -58,7 +59,10 @@ class Streams(HostStreams):
 
     @abc.abstractmethod
     def step_all(self, action: np.ndarray) -> Outcome:
-        """Take one action [B] (or [B, D]), and reset what has ended according to `autoreset`."""
+        """Take one action [B] (or [B, D]), and reset what has ended according to `autoreset`.
+
+        `failed` may name streams whose environment raised and was made anew: they show a first observation.
+        """
 
     @abc.abstractmethod
     def close_all(self) -> None:
@@ -92,6 +96,7 @@ class Streams(HostStreams):
             # Checked here, because ale-py waits for ever for an answer to an action that it does not have.
             wanted = " x ".join(map(str, self.action_shape))
             raise ValueError(f"an action must be {wanted} numbers from 0 to {self.num_actions - 1}, not {action}")
+        self.failed = {}
         observation, reward, terminated, truncated, lost = self.step_all(actions)
         dummy, ended = self.dummy, terminated | truncated
         if self.autoreset == "same_step":
@@ -106,8 +111,12 @@ class Streams(HostStreams):
         self.total = self.total + reward
         self.length = self.length + ~dummy
         episode = Episode(ended, self.total.astype(np.float32), self.length)
-        self.total = np.where(ended, 0, self.total)
-        self.length = np.where(ended, 0, self.length)
+        over = ended
+        if self.failed:
+            anew = np.isin(np.arange(self.num_streams), list(self.failed))
+            over, first, valid = ended | anew, first | anew, valid & ~anew
+        self.total = np.where(over, 0, self.total)
+        self.length = np.where(over, 0, self.length)
         paid: HostArray = np.asarray(reward, np.float32)
         return Timestep(observation, first, paid, discount, valid, episode)
 
@@ -154,25 +163,40 @@ class CopiedStreams(Streams):
 
     def __init__(self, environment: CopiedEnvironment, copies: list[Copy]):
         super().__init__(len(copies), environment.num_actions)
-        self.environment, self.copies = environment, copies
+        self.environment, self.copies, self.replaced = environment, copies, 0
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
+        self.seeds = seeds
         return self._stack([copy.reset(int(seed)) for copy, seed in zip(self.copies, seeds, strict=True)])
 
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, ends = [], [], []
-        for copy, act, dummy in zip(self.copies, action, self.dummy, strict=True):
-            if dummy:
-                observation, reward, terminated, truncated = copy.reset(None), 0.0, False, False
-            else:
-                observation, reward, terminated, truncated = copy.step(int(act))
-                if terminated:
-                    observation = copy.reset(None)
+        for stream in range(self.num_streams):
+            try:
+                observation, reward, terminated, truncated = self._step_one(stream, int(action[stream]))
+            except Exception as error:
+                observation, reward, terminated, truncated = self._replace(stream, error), 0.0, False, False
             shown.append(observation)
             rewards.append(reward)
             ends.append((terminated, truncated and not terminated))
         terminated_all, truncated_all = np.array(ends, bool).T
         return Outcome(self._stack(shown), np.array(rewards, np.float64), terminated_all, truncated_all)
+
+    def _step_one(self, stream: int, action: int) -> tuple[PyTree, float, bool, bool]:
+        copy = self.copies[stream]
+        if self.dummy[stream]:
+            return copy.reset(None), 0.0, False, False
+        observation, reward, terminated, truncated = copy.step(action)
+        return copy.reset(None) if terminated else observation, reward, terminated, truncated
+
+    def _replace(self, stream: int, error: Exception) -> PyTree:
+        """The first observation of a new copy, in the place of one that raised."""
+        self.failed = {**self.failed, stream: said(error)}
+        self.replaced += 1
+        quietly(self.copies[stream].close)
+        self.copies[stream] = self.environment.make_one()
+        seed = np.random.SeedSequence([int(self.seeds[stream]), self.replaced]).generate_state(1)[0]
+        return self.copies[stream].reset(int(seed))
 
     def close_all(self) -> None:
         for copy in self.copies:

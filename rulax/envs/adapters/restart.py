@@ -1,0 +1,74 @@
+"""Host worlds that survive an environment that raises: it is made anew, the step is not valid, and somebody counts.
+
+Two layers. `surviving.py` is around one Python environment of Gymnasium, in this process or in a worker: only its own stream starts
+again. `RestartingStreams` is around all streams, of any library: what still raises (a library in C++, a worker process that died)
+costs the episodes of all of them, since the rest of a broken vector cannot be trusted. It counts both kinds, and gives up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rulax.envs.adapters.surviving import quietly, said
+from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Timestep
+
+MOST_RESTARTS = 10
+
+
+class RestartingStreams(HostStreams):
+    """Streams that go on after an error, until one of them has had more than `most` of them."""
+
+    def __init__(self, environment: HostEnvironment, num_streams: int, most: int = MOST_RESTARTS):
+        self.environment, self.num_streams, self.most = environment, num_streams, most
+        self.streams = environment.open(num_streams)
+        self.restarts = np.zeros(num_streams, np.int64)  # how often each stream had to begin again
+        self.seed, self.closed = 0, False
+
+    def start(self, seed: int) -> Timestep:
+        self.seed = seed
+        try:
+            timestep = self.streams.start(seed)
+        except Exception as error:
+            return self._open_again(error)
+        self._count(self.streams.failed)
+        return timestep
+
+    def step(self, action: np.ndarray) -> Timestep:
+        try:
+            timestep = self.streams.step(action)
+        except Exception as error:
+            if self.closed:
+                raise
+            nothing: Any = np.zeros(self.num_streams, bool)
+            return self._open_again(error)._replace(valid=nothing)  # what led here teaches nothing
+        self._count(self.streams.failed)
+        return timestep
+
+    def close(self) -> None:
+        self.closed = True
+        self.streams.close()
+
+    def _open_again(self, error: Exception) -> Timestep:
+        """All streams anew, as often as it takes."""
+        while True:
+            quietly(self.streams.abandon)
+            self._count(dict.fromkeys(range(self.num_streams), said(error)), error)
+            seed = np.random.SeedSequence([self.seed, *self.restarts.tolist()]).generate_state(1)[0]
+            try:
+                self.streams = self.environment.open(self.num_streams)
+                return self.streams.start(int(seed))
+            except Exception as another:
+                error = another
+
+    def _count(self, failed: Mapping[int, str], cause: Exception | None = None) -> None:
+        for stream, text in failed.items():
+            self.restarts[stream] += 1
+            if self.restarts[stream] > self.most:
+                allowed = "none is allowed" if not self.most else f"{self.most} per stream are allowed"
+                raise EnvironmentFailed(
+                    f"an environment had to be restarted too often (stream {stream}, {allowed}, see --most-restarts); the last "
+                    f"time because of {text}"
+                ) from cause

@@ -1,0 +1,85 @@
+"""Stacks of frames, stored once: an image world that shows its last F frames shows every frame F times.
+
+`fold` (numpy, when a trajectory is stored) keeps each frame once and, for every observation, which frames it was made of; `unfold`
+(JAX, when a batch is learned from) puts them together again, bit by bit the same. A batch travels to the device folded, too.
+
+A stack moves on by one frame, or starts anew: then its older frames are black, or all the same as the newest, as wrappers of the
+Atari games have it. Which of these it was is read off the frames themselves, so the fold knows nothing of episodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rulax.types import Array, PyTree
+
+
+class Folded(NamedTuple):
+    """T + 1 stacks of F frames: T + F frames, and the number of each frame of each stack; T + F means a black one."""
+
+    frames: Any  # [..., T+F, H, W]
+    number: Any  # [..., T+1, F]
+
+
+def stacked(leaf: Any, frames: int) -> bool:
+    """Whether this part of an observation is a stack: an image with its frames, the oldest first, on the last axis."""
+    return frames > 1 and len(leaf.shape) == 3 and leaf.shape[-1] == frames
+
+
+def folded_form(leaf: jax.ShapeDtypeStruct, frames: int) -> Any:
+    """What becomes of [T+1, H, W, F], as shapes."""
+    length, height, width, _ = leaf.shape
+    kept = length - 1 + frames
+    number = np.min_scalar_type(kept)
+    return Folded(jax.ShapeDtypeStruct((kept, height, width), leaf.dtype), jax.ShapeDtypeStruct((length, frames), number))
+
+
+def fold(stacks: np.ndarray) -> Folded:
+    """From [..., T+1, H, W, F] to every frame once."""
+    *lead, length, _, _, frames = stacks.shape
+    older = np.moveaxis(stacks[..., 0, :, :, :-1], -1, -3)
+    kept = np.concatenate([older, stacks[..., -1]], axis=-3)
+    black = length - 1 + frames
+    number = np.empty((*lead, length, frames), np.min_scalar_type(black))
+    number[..., 0, :] = np.arange(frames)
+    for time in range(1, length):
+        newest = frames - 1 + time
+        number[..., time, :-1], number[..., time, -1] = number[..., time - 1, 1:], newest
+        moved_on = (stacks[..., time, :, :, :-1] == stacks[..., time - 1, :, :, 1:]).all((-1, -2, -3))
+        for stream in np.argwhere(~moved_on):
+            at = (*stream, time)
+            number[at] = started_anew(stacks[at], newest, black)
+    return Folded(kept, number)
+
+
+def started_anew(stack: np.ndarray, newest: int, black: int) -> np.ndarray:
+    """The numbers of the frames in a stack [H, W, F] that does not go on from the one before it."""
+    dark, same = ~stack.any((0, 1)), (stack == stack[..., -1:]).all((0, 1))
+    if not (dark | same).all():
+        raise ValueError(
+            "this world says that its observations are stacks of frames, but one of them neither moves on by a frame nor starts "
+            "with black or repeated frames; set `frames` of the environment to 1, and they are stored whole"
+        )
+    return np.where(same, newest, black)
+
+
+def unfold(folded: Folded) -> Array:
+    """[T+1, B, H, W, F] from frames [T+F, B, H, W]."""
+    frames = jnp.concatenate([folded.frames, jnp.zeros_like(folded.frames[:1])])
+    streams = jnp.arange(frames.shape[1])[None, :, None]
+    return jnp.moveaxis(frames[folded.number.astype(jnp.int32), streams], 2, -1)
+
+
+def fold_observation(observation: PyTree, spec: PyTree, frames: int) -> PyTree:
+    """Fold those parts of an observation that are stacks."""
+    return jax.tree.map(lambda one, x: fold(x) if stacked(one, frames) else x, spec, observation)
+
+
+def unfold_observation(observation: PyTree) -> PyTree:
+    """Undo it."""
+    is_folded = lambda x: isinstance(x, Folded)  # noqa: E731
+    return jax.tree.map(lambda x: unfold(x) if is_folded(x) else x, observation, is_leaf=is_folded)

@@ -1,0 +1,120 @@
+"""A ring buffer of trajectories in host memory, for worlds that step there: what `replay.py` is on the device.
+
+A buffer of images is too large for most accelerators, and what fills it is on the host anyway. Trajectories are kept as they were
+shown (uint8 stays uint8), stacks of frames once per frame (`frames.py`), and each in one piece, [K, C, T, ...] for K seeds and C
+trajectories: to draw one is to copy one block. What is drawn is the same, number by number, as `replay.mix` would draw.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from rulax.learning.frames import fold_observation, folded_form, stacked
+from rulax.types import Array, Experience, PyTree
+
+SHARE_OF_FREE = 0.8  # of the memory that is free when a run starts, unless the user sets a limit
+UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+class HostReplay:
+    """The buffers of K seeds. `form` is one trajectory as shapes, [T, ...]; capacity is a multiple of the streams."""
+
+    def __init__(self, form: Experience, seeds: int, streams: int, capacity: int):
+        self.capacity = -(-capacity // streams) * streams
+        self.storage = jax.tree.map(lambda leaf: np.zeros((seeds, self.capacity, *leaf.shape), leaf.dtype), form)
+        self.position, self.filled = 0, 0
+
+    def add(self, fresh: Experience) -> None:
+        """Write one trajectory per stream, [K, B, T, ...], over the oldest ones."""
+        streams = fresh.action.shape[1]
+
+        def write(ring: np.ndarray, new: np.ndarray) -> None:
+            ring[:, self.position : self.position + streams] = new
+
+        jax.tree.map(write, self.storage, fresh)
+        self.position = (self.position + streams) % self.capacity
+        self.filled = min(self.filled + streams, self.capacity)
+
+
+def mix(replay: HostReplay | None, fresh: Experience, batch: int, fraction: float, keys: Array) -> Experience:
+    """Batches [K, N, T, ...] of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
+    streams, replayed = fresh.action.shape[1], round(batch * fraction) if replay else 0
+    chosen, drawn = map(np.asarray, choose(keys, np.int32(replay.filled if replay else 1), streams, batch - replayed, replayed))
+
+    def take(new: np.ndarray, old: np.ndarray) -> np.ndarray:
+        taken = np.empty((len(chosen), batch, *new.shape[2:]), new.dtype)
+        for seed, into in enumerate(taken):  # `take` into its place copies each trajectory once
+            np.take(new[seed], chosen[seed], axis=0, out=into[: batch - replayed], mode="clip")
+            np.take(old[seed], drawn[seed], axis=0, out=into[batch - replayed :], mode="clip")
+        return taken
+
+    return jax.tree.map(take, fresh, replay.storage if replay else fresh)
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def choose(keys: Array, filled: Array, streams: int, fresh: int, replayed: int) -> tuple[Array, Array]:
+    """Which fresh streams [K, fresh] and which trajectories of the buffers [K, replayed] make up the batches."""
+
+    def one(key: Array) -> tuple[Array, Array]:
+        key_fresh, key_replay = jax.random.split(key)
+        subset = jax.random.permutation(key_fresh, streams)[:fresh]
+        return subset, jax.random.randint(key_replay, (replayed,), 0, filled)
+
+    return jax.vmap(one)(keys)
+
+
+# -- form and size -------------------------------------------------------------------------------------------------------------
+
+
+def stored_form(form: Experience, observation: PyTree, frames: int) -> Experience:
+    """One trajectory as it is stored; `observation` is the world's own, which says what is a stack of frames."""
+    fold = lambda spec, leaf: folded_form(leaf, frames) if stacked(spec, frames) else leaf  # noqa: E731
+    return form._replace(observation=jax.tree.map(fold, observation, form.observation))
+
+
+def to_store(fresh: Experience, observation: PyTree, frames: int) -> Experience:
+    """Fresh experience in that form."""
+    return fresh._replace(observation=fold_observation(fresh.observation, observation, frames))
+
+
+def size_of(form: Experience) -> int:
+    """Bytes of one trajectory."""
+    return sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(form))
+
+
+def reserve(form: Experience, seeds: int, streams: int, capacity: int, limit: int = 0) -> str:
+    """Say what the buffers will take, before they are filled; more than the limit is an error that says what would fit."""
+    held, each = -(-capacity // streams) * streams, size_of(form) * seeds
+    allowed = limit or int(SHARE_OF_FREE * free_memory())
+    if allowed and held * each > allowed:
+        fits = allowed // each // streams * streams
+        bound = f"--replay-limit is {human(limit)}" if limit else f"only {human(allowed)} may be used (80 % of what is free)"
+        advice = f"--capacity {fits} would fit" if fits else "not even one trajectory per stream would fit; lower --streams"
+        raise ValueError(f"the replay buffer of {held} trajectories would take {human(held * each)}, but {bound}; {advice}")
+    several = f" x {seeds} seeds" if seeds > 1 else ""
+    return f"replay: {held} trajectories{several}, {human(held * each)} in host memory"
+
+
+def human(size: float) -> str:
+    """2040109466 -> '1.9 GiB'."""
+    unit, factor = next(((unit, factor) for unit, factor in reversed(UNITS.items()) if size >= factor), ("KiB", 2**10))
+    return f"{size / factor:.3g} {unit}"
+
+
+def free_memory() -> int:
+    """Bytes that this process could still take, on Linux, its control group's limit included; 0 where it is not known."""
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return 0
+    try:
+        group = Path("/sys/fs/cgroup")
+        free = min(free, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):  # no such group, or its limit is 'max'
+        pass
+    return max(free, 1)
