@@ -20,7 +20,7 @@ from rulax.envs.adapters.restart import RestartingStreams
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
 from rulax.learning.host_replay import HostReplay
-from rulax.learning.life import Keys, Life, batch_size, born, split_keys, taught
+from rulax.learning.life import Keys, Life, batch_size, born, refresh, split_keys, taught
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, Trainer, TrainState, not_measured
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
@@ -247,6 +247,7 @@ class HostTrainer(Trainer):
         def one(rule_params: PyTree, state: LearnerState, drawn: Experience, key: Array) -> tuple[LearnerState, Metrics]:
             in_time = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn._replace(memory=()))  # [N, T] -> [T, N]
             experience = in_time._replace(observation=unfold_observation(in_time.observation), memory=drawn.memory)
+            experience = refresh(state.params, experience, self.recipe.learning.burn_in)
             return taught(self.learner, rule_params, state, experience, key)
 
         return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)))  # nothing is donated: the parameters go on acting

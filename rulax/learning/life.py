@@ -103,7 +103,7 @@ def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Exper
     batch = batch_size(learning)
     if life.replay or batch != learning.streams:
         fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
-    return refresh(life.learner.params, fresh, learning.burn_in) if learning.burn_in else fresh
+    return refresh(life.learner.params, fresh, learning.burn_in)
 
 
 def refresh(agent: PyTree, experience: Experience, steps: int) -> Experience:
@@ -112,6 +112,8 @@ def refresh(agent: PyTree, experience: Experience, steps: int) -> Experience:
     Replayed experience holds the memory that a younger agent had; the longer the new one has read, the less that matters
     (Kapturowski et al. 2019). What was read is no longer learned from, and no gradient reaches it.
     """
+    if not steps:
+        return experience
     read = jax.tree.map(lambda x: x[:steps], experience._replace(memory=()))
     read = read._replace(observation=jax.tree.map(lambda x: x[: steps + 1], experience.observation))
     read = read._replace(first=experience.first[: steps + 1], memory=experience.memory)

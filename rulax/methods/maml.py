@@ -74,7 +74,7 @@ def walking_plan(environment: Any, sizes: Walk, estimator: str) -> Plan:
     )
 
 
-POINT_SIZES = {"quick": Walk(20, 10, 10, (32, 32), tested=100), "full": Walk(300, 40, pretraining=30)}
+POINT_SIZES = {"quick": Walk(20, 10, 10, (32, 32), tested=100), "full": Walk(150, pretraining=30)}
 VELOCITY_SIZES = {"quick": Walk(10, 10, 10, (32, 32), tested=100), "full": Walk(150, pretraining=30)}
 
 

@@ -63,7 +63,10 @@ def assert_derivative(function, at, grads, tolerance=1e-6):
         np.testing.assert_allclose(inner_product(grads, direction), slopes(function, at, direction), rtol=tolerance, atol=1e-9)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+IN_EVERY_RUN = ("plain", "mixed")  # the others only differ in what they keep; that all agree is tested below
+
+
+@pytest.mark.parametrize("strategy", [s if s in IN_EVERY_RUN else pytest.param(s, marks=pytest.mark.slow) for s in STRATEGIES])
 def test_gradient_of_a_smooth_rule_is_that_of_finite_differences(strategy):
     """An Adam and a rule with memory: every path from one update to the next, with nothing stopped anywhere."""
     settings = dataclasses.replace(WEIGHTS, target_kl_cost=0.0)

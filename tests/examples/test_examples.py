@@ -11,7 +11,12 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("[0-9]*.py"))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+LONG = ("02_swap_the_rule",)  # compiles four rules
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=pytest.mark.slow) if p.stem in LONG else p for p in EXAMPLES], ids=[p.stem for p in EXAMPLES]
+)
 def test_example_runs(path, tmp_path):
     result = subprocess.run(
         [sys.executable, str(path), "4096"],

@@ -130,14 +130,16 @@ def test_gymnasium_trains_a_recurrent_agent():
     trainer = make_trainer(make("CartPole-v1"), made, TrainerConfig(seeds=2, total_steps=5 * STREAMS * UNROLL))
     state = trainer.init(jax.random.key(0))
     for _ in range(trainer.warm_iterations):
-        state, _ = trainer._host_iteration(state)
-    newborn = jax.tree.map(lambda x: jnp.copy(x[1]), state.life)
-    check_reading(newborn.learner, trajectories(newborn.replay.storage, slice(3 * STREAMS)))
+        state, _ = trainer.advance(state, 1)
+    newborn = jax.tree.map(lambda x: jnp.copy(x[1]), state.life.learner)
+    stored = jax.tree.map(lambda x: jnp.asarray(x[1, : 3 * STREAMS]), trainer.replay.storage)  # [N, T, ...]
+    in_time = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), stored._replace(memory=()))
+    check_reading(newborn, in_time._replace(memory=stored.memory))
     state, metrics = finish(trainer, state)
     trainer.close()
     assert (state.life.learner.updates == 2).all()
     assert np.isfinite(metrics["loss"]).all()
-    before, after = newborn.learner.params.torso, state.life.learner.params.torso
+    before, after = newborn.params.torso, state.life.learner.params.torso
     assert np.abs(after.mlp.layers[0].weight[1] - before.mlp.layers[0].weight).max() > 1e-3
 
 

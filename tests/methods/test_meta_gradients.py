@@ -139,7 +139,8 @@ def test_the_second_derivative_is_right_for_a_softmax_bandit():
         found, wanted, other = jax.jit(lambda x, d=derivative: (d(sampled)(x), d(expected)(x), d(by_log)(x)))(logits)
         np.testing.assert_allclose(found, wanted, atol=1e-12)
         assert (np.abs(other - wanted).max() > 0.05) == (derivative is jax.hessian)
-    assert categorical.sample is jax.random.categorical
+    key = jax.random.key(3)
+    np.testing.assert_array_equal(categorical.sample(key, logits), jax.random.categorical(key, logits))
 
 
 def test_the_second_derivative_is_right_for_a_gaussian():

@@ -51,7 +51,8 @@ def test_other_sizes_equal_the_reference(tmp_path):
     assert result.stdout.count("  pass  ") == 8
 
 
-@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_no_size_is_taken_for_granted(precision, tmp_path_factory):
     """Other numbers of actions, steps and streams, and other networks; the results are our own, see recording.py."""
     folder = tmp_path_factory.getbasetemp() / "recorded"
