@@ -19,7 +19,7 @@ from rulax.run.api import Run
 from rulax.run.config import TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
 from rulax.run.log import Recorder, RunLog, number
-from rulax.run.progress import Silent, Standing, make_progress
+from rulax.run.progress import Silent, Standing, count, make_progress
 from rulax.run.setup import Prepared, check_own, prepare, saved_config, user_errors
 from rulax.run.signals import StopRequest
 
@@ -40,7 +40,10 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
     """Train from the beginning."""
     if config.out:
         folders.check_free(Path(config.out))
-    return begin(prepare(config, environment, recipe), make_progress(config.quiet), on_disk)
+    prepared, progress = prepare(config, environment, recipe), make_progress(config.quiet)
+    leaves = jax.tree.leaves(prepared.trainer.skeleton().life.learner.params)  # of all seeds
+    progress.message(f"agent: {count(sum(leaf.size for leaf in leaves) / config.seeds)} parameters")
+    return begin(prepared, progress, on_disk)
 
 
 def begin(prepared: Prepared, progress: Silent, on_disk: bool = True) -> Run:
