@@ -1,7 +1,8 @@
 """Sooner or later: a small reward now, or a larger one after a delay that every episode draws anew and shows.
 
 The classical experiment on delay discounting. An agent with discount d waits for delays up to log(small / large) / log d, so each
-delay has a discount from which on waiting looks right: with the defaults 0.6 waits for one step, 0.99 for 50 and 0.9966 for 150.
+delay has a discount from which on waiting looks right: with the defaults 0.6 is indifferent even to one step, 0.99 waits for 50
+and 0.9966 for 150.
 """
 
 from __future__ import annotations

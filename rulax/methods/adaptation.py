@@ -1,5 +1,5 @@
 """Learning to be born well: what MAML, its first-order form and Reptile share. Nothing learns here that does not learn elsewhere:
-updates are `learning/update.py`, repeated by `discovery/memory.py` and differentiated by `discovery/estimators.py`.
+updates are `learning/update.py`, made ready by `discovery/memory.py` and differentiated by `discovery/estimators.py`.
 
 A trial is one task: an agent is born with the meta-parameters, makes a few updates, and is then asked what it has learned.
 """

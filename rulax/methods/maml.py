@@ -187,7 +187,7 @@ def _point(name: str, estimator: str, about: str) -> Experiment:
         about=about,
         metric="return after 3 updates (details: after 1 and 2)",
         goal=POINT[3],
-        quick_goal=-45.0,
+        quick_goal=-40.0,
         start=functools.partial(start_point, estimator),
         published=Published(POINT[3], "Finn et al. 2017, the authors' result files"),
         minutes=5.0,

@@ -259,7 +259,7 @@ EXPERIMENTS = (
     Experiment(
         "meta_gradient",
         "delayed-choice",
-        "a small reward now or a large one after up to 150 steps; the discount begins at 0.6",
+        "a small reward now or a large one after up to 150 steps (quick: 12); the discount begins at 0.6",
         "return, over that of a fixed discount of 0.99",
         1.12,
         0.95,  # of what a perfect learner with 0.99 gets, which is all there is: delays are short here; chance is 0.8

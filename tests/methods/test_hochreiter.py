@@ -1,5 +1,7 @@
 """Hochreiter's LSTM: no prediction knows its own answer; errors, thresholds and training against closed forms."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -34,6 +36,21 @@ def test_every_function_has_a_memory_of_its_own_and_no_input_comes_early():
         np.testing.assert_array_equal(np.delete(slopes[:, b], b, axis=-1), 0.0)
         np.testing.assert_array_equal(np.triu(slopes[:, b, :, b], 1), 0.0)
         assert np.all(np.diag(slopes[:, b, :, b]) > 0)
+
+
+def test_the_gradient_through_the_whole_sequence_is_that_of_finite_differences():
+    """Back-propagation through time, against central differences in float64 along random directions."""
+    with jax.enable_x64(True):
+        to_float64 = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf, jnp.float64))
+        params, (x, y) = to_float64(network(4)), to_float64(sample(STREAMS, TIME, KEY))
+        loss = jax.jit(lambda params: hochreiter.mean_squared_error(params, x, y))
+        slope, step = jax.grad(loss)(params), 1e-5
+        for seed in range(4):
+            rng = np.random.default_rng(seed)
+            way = jax.tree.map(lambda leaf, rng=rng: jnp.asarray(rng.normal(size=leaf.shape)), params)
+            ahead, behind = (loss(jax.tree.map(lambda a, b, s=s: a + s * b, params, way)) for s in (step, -step))
+            along = sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(way), strict=True))
+            np.testing.assert_allclose(along, (ahead - behind) / (2 * step), rtol=1e-7, atol=1e-10)
 
 
 def test_the_variance_of_the_answers_is_the_exact_one():
