@@ -14,7 +14,7 @@ demo: setup
 
 test: setup-dev lint
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS)
-	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) -m learning
+	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) -m 'learning and not slow'
 
 test-slow: setup-dev
 	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) -m slow

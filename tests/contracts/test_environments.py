@@ -29,6 +29,8 @@ TWINS = {
     *(f"grid/tabular-{each}" for each in ("sparse", "long-horizon", "longer-horizon", "long-dense")),
     *(f"grid/random-{each}" for each in ("long-horizon", "small", "small-sparse", "very-dense")),
     *("chain/short-noisy", "chain/long", "chain/long-noisy", *GYMNAX[1:], *SLOW_OTHERS),
+    *("grid/tabular-dense", "grid/tiny-sparse", "grid/tiny-dense", "grid/step-cost", "chain/distractor", "jumanji/Snake"),
+    *("bandit/gaussian", "bandit/dependent", "bandit/informative", "mdp/ten-steps"),
 }
 INSTALLED = [name for name, package in {**OTHERS, **SLOW_OTHERS}.items() if importlib.util.find_spec(package)]
 NAMES = [

@@ -109,7 +109,7 @@ def test_gymnasium_s_pendulum_trains_by_bins():
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("rule", ["ppo", "actor_critic", "rulax5"])
+@pytest.mark.parametrize("rule", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("actor_critic", "rulax5"))])
 def test_the_factored_bandit_is_learned_to_its_optimum(rule):
     """Uniform choices earn about a half; the last tenth of training must be within 5 % of the best there is."""
     world = make("bandit/factored")

@@ -107,6 +107,7 @@ def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
     assert change(unmarked, swap_after(unmarked, start)) > 1e-2, "without the marks the memory must leak"
 
 
+@pytest.mark.slow
 def test_many_seeds_are_many_single_runs():
     config = TrainerConfig(seeds=3, total_steps=6 * STREAMS * UNROLL)
     together = make_trainer(CATCH, recipe("lstm"), config)

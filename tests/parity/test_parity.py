@@ -24,7 +24,9 @@ def run(folder, precision, *cases):
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(("precision", "cases"), [("float32", PARTS), ("float64", PARTS)], ids=["float32", "float64"])
+@pytest.mark.parametrize(
+    ("precision", "cases"), [pytest.param("float32", PARTS, marks=pytest.mark.slow), ("float64", PARTS)], ids=["float32", "float64"]
+)
 def test_every_part_equals_the_reference(precision, cases):
     if not golden_folder().is_dir():
         pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
