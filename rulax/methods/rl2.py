@@ -183,7 +183,7 @@ EXPERIMENTS = (
         "two-arms",
         "2 independent arms, 100 pulls (quick: 20)",
         "regret of a trial",
-        (2.2, 2.5),
+        (2.2, 1.8),
         pulls(BernoulliBandit, 2, 100, two_arms(100), 400, streams=1024),
         pulls(BernoulliBandit, 2, 20, two_arms(20), 60),
         higher_is_better=False,
