@@ -131,12 +131,13 @@ def experiment(
     return Experiment("rl2", name, about, metric, *goals, functools.partial(Memory, {"full": full, "quick": quick}), **others)
 
 
-def pulls(world: Callable[..., Environment], arms: int, number: int, judge: Judge, updates: int, **others: Any) -> Setting:
+def pulls(world: Callable[..., Environment], number: int, judge: Judge, updates: int, **others: Any) -> Setting:
     """A bandit. What is left to earn depends on how many pulls are left, so the agent is told."""
     setting = {"clock": True, "discount": 1.0, "trace": 0.95, "entropy_cost": 0.001, "memory": 32} | others
-    return Setting(lambda: world(**({"arms": arms} if arms else {}), pulls=number), number, judge, updates, **setting)
+    return Setting(lambda: world(pulls=number), number, judge, updates, **setting)
 
 
+FIVE, TWO = (functools.partial(BernoulliBandit, arms=arms) for arms in (5, 2))
 DUAN = "Duan et al. 2016, table 1"
 INFORMATIVE = Setting(
     lambda: InformativeArm(pulls=5),
@@ -164,8 +165,8 @@ EXPERIMENTS = (
         "5 arms with probabilities U[0, 1], 100 pulls (quick: 20)",
         "expected reward of a trial",
         (78.3, 12.0),
-        pulls(BernoulliBandit, 5, 100, bandit(100), 600, memory=64),
-        pulls(BernoulliBandit, 5, 20, bandit(20), 60),
+        pulls(FIVE, 100, bandit(100), 600, memory=64),
+        pulls(FIVE, 20, bandit(20), 60),
         published=Published(78.7, DUAN),
         minutes=15,
     ),
@@ -184,8 +185,8 @@ EXPERIMENTS = (
         "2 independent arms, 100 pulls (quick: 20)",
         "regret of a trial",
         (2.2, 1.8),
-        pulls(BernoulliBandit, 2, 100, two_arms(100), 400, streams=1024),
-        pulls(BernoulliBandit, 2, 20, two_arms(20), 60),
+        pulls(TWO, 100, two_arms(100), 400, streams=1024),
+        pulls(TWO, 20, two_arms(20), 60),
         higher_is_better=False,
         minutes=6,
     ),
@@ -194,8 +195,8 @@ EXPERIMENTS = (
         "2 arms that pay with p and 1 - p, p uniform, 100 pulls (quick: 20)",
         "regret of a trial",
         (2.2, 1.5),
-        pulls(DependentArms, 0, 100, dependent_arms(-1.0, 100), 300),
-        pulls(DependentArms, 0, 20, dependent_arms(-1.0, 20), 60),
+        pulls(DependentArms, 100, dependent_arms(-1.0, 100), 300),
+        pulls(DependentArms, 20, dependent_arms(-1.0, 20), 60),
         higher_is_better=False,
         minutes=4,
     ),

@@ -41,19 +41,22 @@ class AgentHandle:
         """
         if not greedy and key is None:
             raise ValueError("act(greedy=False) draws an action at random and needs a key, for example jax.random.key(0)")
-        observation = jnp.asarray(self.read(observation), self.observation.dtype)
-        single = observation.shape == self.observation.shape
-        if not single and observation.shape[1:] != self.observation.shape:
-            raise ValueError(f"an observation has shape {self.observation.shape}, not {observation.shape}")
-        batch = observation[None] if single else observation
+        observation = jax.tree.map(lambda spec, part: jnp.asarray(part, spec.dtype), self.observation, self.read(observation))
+        parts = list(zip(jax.tree.leaves(self.observation), jax.tree.leaves(observation), strict=True))  # one, or a dictionary's
+        single = all(part.shape == spec.shape for spec, part in parts)
+        for spec, part in parts:
+            if not single and part.shape[1:] != spec.shape:
+                raise ValueError(f"an observation has shape {spec.shape}, not {part.shape}")
+        batch = jax.tree.map(lambda part: part[None], observation) if single else observation
+        streams = len(jax.tree.leaves(batch)[0])
         if self.memory is None:
-            self.memory = self.params.initial_memory(len(batch))
+            self.memory = self.params.initial_memory(streams)
         remembered = [leaf.shape[0] for leaf in jax.tree.leaves(self.memory)]
-        if remembered and remembered[0] != len(batch):
+        if remembered and remembered[0] != streams:
             raise ValueError(
-                f"the agent remembers {remembered[0]} stream(s) of this episode, but was shown {len(batch)}; call reset() first"
+                f"the agent remembers {remembered[0]} stream(s) of this episode, but was shown {streams}; call reset() first"
             )
-        first = jnp.full(len(batch), self.first)
+        first = jnp.full(streams, self.first)
         logits, self.memory = _decide(self.params, batch, first, self.memory)
         self.first = False
         chosen = likeliest_choice(logits) if greedy or key is None else sample_choice(key, logits)

@@ -1,5 +1,7 @@
 """Readers of observations, against convolutions written with NumPy and scipy, and counts of parameters done by hand."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from rulax.agents import make_agent
 from rulax.agents.layers import Conv
 from rulax.agents.torsos import Images, Numbers, Symbols, make_torso
 from rulax.learning.life import refresh
+from rulax.run.agent import AgentHandle
 from rulax.settings import Network
 from rulax.types import Head
 from tests.agents.test_agent import NETWORKS, experience, make
@@ -121,3 +124,16 @@ def test_burn_in_refreshes_the_memory_and_changes_nothing_else(name):
     if NETWORKS[name].core != "none":
         stale = rest._replace(memory=data.memory)
         assert np.abs(np.asarray(agent.predict(agent.embed(stale))["policy"][0] - whole[2])).max() > 1e-6
+
+
+def test_the_handle_of_an_agent_takes_dictionaries():
+    """What `rulax train nethack/...` tells users to call at the end."""
+    network = Network(hidden=(5,), symbols=50, embedding=4)
+    agent = make_agent(jax.random.key(0), NETHACK, 3, {"policy": Head(3)}, network)
+    world = SimpleNamespace(observation=NETHACK, native=lambda action: action)
+    handle = AgentHandle(agent, world)
+    one = {"glyphs": np.ones((21, 79), np.int16), "blstats": np.arange(27.0)}
+    assert handle.act(one) in (0, 1, 2)
+    assert AgentHandle(agent, world).act({name: np.stack([part] * 4) for name, part in one.items()}).shape == (4,)
+    with pytest.raises(ValueError, match="an observation has shape"):
+        handle.act({"glyphs": np.ones((21, 78), np.int16), "blstats": np.arange(27.0)})
