@@ -41,8 +41,8 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
     if config.out:
         folders.check_free(Path(config.out))
     prepared, progress = prepare(config, environment, recipe), make_progress(config.quiet)
-    leaves = jax.tree.leaves(prepared.trainer.skeleton().life.learner.params)  # of all seeds
-    progress.message(f"agent: {count(sum(leaf.size for leaf in leaves) / config.seeds)} parameters")
+    agent = jax.eval_shape(prepared.trainer.agent, prepared.trainer.skeleton())
+    progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(agent)))} parameters")
     return begin(prepared, progress, on_disk)
 
 

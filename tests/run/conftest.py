@@ -29,11 +29,14 @@ class FakeTrainer:
         self.chunks, self.closed = 0, False
 
     def init(self, key: jax.Array) -> FakeState:
+        return self._newborn(key)
+
+    def _newborn(self, key: jax.Array) -> FakeState:
         keys = jax.random.split(key, self.seeds)
         return FakeState({"weight": jnp.zeros((self.seeds, 3))}, keys, jnp.zeros((), jnp.int32))
 
     def skeleton(self) -> FakeState:
-        return jax.eval_shape(self.init, jax.random.key(0))
+        return jax.eval_shape(self._newborn, jax.random.key(0))
 
     def reserve(self) -> str:
         return ""
