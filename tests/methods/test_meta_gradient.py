@@ -56,7 +56,7 @@ def experience(seed):
 # -- the gradient itself ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("updates", [1, 3])
+@pytest.mark.parametrize("updates", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_the_gradient_through_updates_is_that_of_finite_differences(updates):
     """Plain gradient steps: to an outer gradient Adam's denominator is a constant, which no finite difference respects."""
     with jax.enable_x64(True):

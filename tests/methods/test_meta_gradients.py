@@ -93,7 +93,7 @@ def test_maml_is_the_whole_derivative(setting, strategy):
     np.testing.assert_allclose(ravel_pytree(grads)[0], wanted, rtol=1e-5, atol=1e-8)
 
 
-@pytest.mark.parametrize("setting", [supervised, reinforced])
+@pytest.mark.parametrize("setting", [pytest.param(supervised, marks=pytest.mark.slow), reinforced])
 def test_first_order_maml_is_the_derivative_where_agents_arrive(setting):
     """It ignores how updates depend on their start: the mean over updates of the loss's gradient at the agent after each."""
     agent, learner, outer, trial = setting()

@@ -44,6 +44,7 @@ def test_the_meta_gradient_equals_the_reference(precision):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_other_sizes_equal_the_reference(tmp_path):
     if not golden_folder().is_dir():
         pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")

@@ -94,6 +94,7 @@ def test_the_learner_updates_an_agent_with_it(core):
     assert int(state.updates) == 2
 
 
+@pytest.mark.slow  # parity in float64 runs always
 def test_it_runs_in_float64():
     with jax.enable_x64(True):
         batch = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, random_batch())
@@ -102,6 +103,7 @@ def test_it_runs_in_float64():
         assert {leaf.dtype for leaf in jax.tree.leaves((targets, state, loss))} == {jnp.dtype(jnp.float64)}
 
 
+@pytest.mark.slow  # discovery, whose tests run always, is such a vmap
 def test_many_lives_at_once():
     """A population is one `vmap`: over rules, lives and experience alike."""
     rule, batches = disco(SMALL), [random_batch(seed=seed) for seed in range(2)]

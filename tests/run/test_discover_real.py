@@ -127,6 +127,7 @@ def test_a_strategy_that_does_not_fit_is_refused_with_one_that_does(tmp_path: Pa
 # -- the whole -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_state_of_discovery_survives_a_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Real agents, whose programs are compiled once for all runs; only their evaluation is a fake.
 

@@ -42,7 +42,7 @@ def wait_for_a_line(path: Path, process: subprocess.Popen) -> None:
 
 
 def test_ctrl_c_and_resume_give_the_same_run(tmp_path: Path) -> None:
-    line = ["train", "catch", "--rule", "actor_critic", "--steps", "400k", "--seeds", "2", "--log-every", "1000", *SMALL]
+    line = ["train", "catch", "--rule", "actor_critic", "--steps", "120k", "--seeds", "2", "--log-every", "1000", *SMALL]
     process = start([*line, "--out", "parts"], tmp_path)
     wait_for_a_line(tmp_path / "parts" / "metrics.jsonl", process)
     process.send_signal(signal.SIGINT)
@@ -51,7 +51,7 @@ def test_ctrl_c_and_resume_give_the_same_run(tmp_path: Path) -> None:
     assert "To go on:\n  rulax train --resume parts" in error
     assert "Traceback" not in error
     stopped_at = read_rows(tmp_path / "parts")[-1]["step"]
-    assert stopped_at < 400_000
+    assert stopped_at < 120_000
     for arguments in (["train", "--resume", "parts", "--quiet"], [*line, "--out", "whole", "--quiet"]):
         process = start(arguments, tmp_path)
         output, error = process.communicate(timeout=300)
