@@ -43,6 +43,26 @@ class Actions:
         return own.reshape(*choice.shape[:-1], *self.shape)
 
 
+class ByTable:
+    """Mixed into an environment whose choices stand in a table: how many there are, and what they mean, is read off it."""
+
+    actions: Actions
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self.actions.number
+
+    @property
+    def action_dimensions(self) -> int:
+        """D, or 0 for one plain choice."""
+        return self.actions.dimensions
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        """The world's own actions."""
+        return self.actions.native(action)
+
+
 def one_of(number: int, start: int = 0) -> Actions:
     """One choice among `number`, which the world counts from `start`."""
     return Actions(start + np.arange(number)[None], ())

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from rulax.envs.actions import one_of
 from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Timestep
@@ -161,7 +162,7 @@ class Tired:
 
 def test_a_single_copy_is_replaced(monkeypatch):
     monkeypatch.setattr(Tired, "made", 0)
-    environment = CopiedEnvironment("tired", 2, jax.ShapeDtypeStruct((2,), np.float32), Tired)
+    environment = CopiedEnvironment("tired", one_of(2), jax.ShapeDtypeStruct((2,), np.float32), Tired)
     streams = RestartingStreams(environment, 2)
     timesteps = [streams.start(0)] + [streams.step(np.zeros(2, int)) for _ in range(5)]
     timesteps = jax.tree.map(lambda *parts: np.stack(parts), *timesteps)

@@ -12,11 +12,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
+from rulax.types import PyTree
 
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
+OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
 
 
 def load(module: str, extra: str) -> Any:
@@ -43,18 +47,22 @@ def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
     return xp.concatenate(shown, axis=-1).astype(xp.float32)
 
 
+def strong(tree: PyTree) -> PyTree:
+    """Numbers as arrays of a definite type: libraries mix Python numbers with arrays, which a scan takes for two types."""
+
+    def one(x: Any) -> Any:
+        x = jnp.asarray(x)
+        return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
+
+    return jax.tree.map(one, tree)
+
+
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
     """The error for an id that a library does not have: the ids that look like it."""
     folded = {name.casefold(): name for name in known}  # 'cartpole-v1' is near to 'CartPole-v1'
     near = [folded[name] for name in difflib.get_close_matches(id.casefold(), list(folded), n=3, cutoff=0.6)]
     advice = f"did you mean {' or '.join(near)}?" if near else f"no id looks like it{hint}"
     return ValueError(f"unknown {library} environment {id!r}; {advice}")
-
-
-def only_discrete(library: str, id: str, space: Any) -> ValueError:
-    """The error of an adapter that knows one plain choice only."""
-    about = f"{library} environment {id!r} has actions of kind {type(space).__name__}"
-    return ValueError(f"{about}, but here only discrete actions are supported")
 
 
 def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from rulax.envs import adapters
-from rulax.envs.adapters.gymnax import OUT_OF_REACH, _strong
 from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import TimeLimit
 from rulax.types import Array, PyTree
@@ -35,7 +34,7 @@ def make(id: str, **options: Any) -> TimeLimit:
     if read["limit"] < 1 or read["worlds"] < 0:
         raise ValueError(f"'craftax/{id}': limit must be at least 1 and worlds at least 0")
     world = maker.make_craftax_env_from_name(id, auto_reset=False)
-    params = world.default_params.replace(max_timesteps=OUT_OF_REACH)  # Craftax reports its limit as any other end
+    params = world.default_params.replace(max_timesteps=adapters.OUT_OF_REACH)  # Craftax reports its limit as any other end
     shown, _ = jax.eval_shape(world.reset_env, jax.random.key(0), params)
     observation = jax.ShapeDtypeStruct(shown.shape, jnp.float32)
     return TimeLimit(
@@ -76,10 +75,10 @@ class CraftaxEnvironment(Environment):
         transition = Transition(
             shown.astype(jnp.float32), jnp.asarray(reward, jnp.float32), jnp.asarray(ended, bool), jnp.bool_(False)
         )
-        return jax.tree.map(_strong, state), transition
+        return adapters.strong(state), transition
 
     def _generate(self, key: Array) -> PyTree:
-        return jax.tree.map(_strong, self.world.reset_env(key, self.params)[1])
+        return adapters.strong(self.world.reset_env(key, self.params)[1])
 
     def _show(self, state: PyTree) -> Array:
         return self.world.get_obs(state).astype(jnp.float32)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import one_of
 from rulax.envs.adapters.streams import CopiedEnvironment
 
 DEFAULTS = {"length": 10_000, "area": (64, 64), "view": (9, 9), "size": (64, 64)}  # Crafter's own; `length` is its time limit
@@ -28,7 +29,7 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
     probe = crafter.Env(**arguments)
     shape = tuple(int(each) for each in probe.observation_space.shape)
     return CopiedEnvironment(
-        f"crafter/{id}", int(probe.action_space.n), jax.ShapeDtypeStruct(shape, np.uint8), lambda: CrafterCopy(arguments)
+        f"crafter/{id}", one_of(int(probe.action_space.n)), jax.ShapeDtypeStruct(shape, np.uint8), lambda: CrafterCopy(arguments)
     )
 
 

@@ -1,10 +1,11 @@
 """Any dm_env environment as a host environment: `dm_env/module:function` names the function that makes it.
 
-This is how DeepMind Lab connects, which no package index has: a function of your own builds it, and chooses its discrete actions.
+This is how DeepMind Lab connects, which no package index has: a function of your own builds it, and chooses its actions.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.types import PyTree
 
@@ -23,8 +25,12 @@ def ids() -> list[str]:
     return []
 
 
-def make(id: str, *, key: str = "", **options: Any) -> CopiedEnvironment:
-    """The environment that `module:function` makes; options go to the function, `key` chooses one part of a dictionary."""
+def make(id: str, *, key: str = "", bins: int | None = None, **options: Any) -> CopiedEnvironment:
+    """The environment that `module:function` makes; options go to the function.
+
+    `key` chooses one part of an observation that is a dictionary. `bins` is how many evenly spaced numbers there are to choose
+    from in each dimension of a continuous action, 11 unless given.
+    """
     module, _, name = id.partition(":")
     if not module or not name:
         raise ValueError(f"'dm_env/{id}' must be dm_env/module:function, for example dm_env/bsuite.environments.catch:Catch")
@@ -36,33 +42,48 @@ def make(id: str, *, key: str = "", **options: Any) -> CopiedEnvironment:
         raise ValueError(f"'dm_env/{id}' is not a function that makes an environment")
     if "seed" not in inspect.signature(function).parameters:
         raise ValueError(f"'dm_env/{id}' needs an argument 'seed': dm_env environments are seeded only when they are made")
-    return from_dm_env(lambda seed: function(seed=seed, **options), name=f"dm_env/{id}", key=key)
+    return from_dm_env(lambda seed: function(seed=seed, **options), name=f"dm_env/{id}", key=key, bins=bins)
 
 
-def from_dm_env(make_one: Callable[[int], Any], *, name: str = "dm_env", key: str = "") -> CopiedEnvironment:
+def from_dm_env(
+    make_one: Callable[[int], Any], *, name: str = "dm_env", key: str = "", bins: int | None = None
+) -> CopiedEnvironment:
     """Streams of the environments that `make_one(seed)` makes. Called in Python, where a function is at hand."""
     adapters.load("dm_env", "dm_env")
     try:
         probe = make_one(0)
     except TypeError as error:
         raise ValueError(f"'{name}' cannot be made: {error}") from error
-    actions, shown = probe.action_spec(), probe.observation_spec()
-    least = getattr(actions, "minimum", None)
-    if least is None or actions.shape or not np.issubdtype(actions.dtype, np.integer):
-        raise adapters.only_discrete("dm_env", name, actions)
+    actions, shown = _read_actions(name, probe.action_spec(), bins), probe.observation_spec()
     if key and (not isinstance(shown, Mapping) or key not in shown):
         raise ValueError(f"'{name}' has no part '{key}' in its observation: {shown}")
     shown = shown[key] if key else shown
     probe.close()
-    first = int(least)
-    return CopiedEnvironment(name, int(actions.maximum) - first + 1, _declared(shown), lambda: DmEnvCopy(make_one, first, key))
+    return CopiedEnvironment(name, actions, _declared(shown), lambda: DmEnvCopy(make_one, key))
+
+
+def _read_actions(name: str, spec: Any, bins: int | None) -> Actions:
+    """One whole number or several between two ends, or real ones by bins."""
+    about = f"dm_env environment {name!r} has actions {spec}"
+    if getattr(spec, "minimum", None) is None:
+        raise ValueError(f"{about}, which no agent chooses from; it could from one array with a minimum and a maximum")
+    low, high = (np.broadcast_to(np.asarray(end, spec.dtype), spec.shape) for end in (spec.minimum, spec.maximum))
+    if not np.issubdtype(spec.dtype, np.integer):
+        try:
+            return evenly_spaced(low, high, BINS if bins is None else bins)
+        except ValueError as error:
+            raise ValueError(f"{about}: {error}") from error
+    if bins is not None:
+        raise ValueError(f"{about}, which need no bins: leave the option bins out")
+    choices = several_of(high - low + 1, low, spec.shape) if spec.shape else one_of(int(high - low) + 1, int(low))
+    return dataclasses.replace(choices, values=choices.values.astype(spec.dtype))
 
 
 class DmEnvCopy:
     """One environment. The discount of its last step tells a termination (0) from a truncation; earlier ones are not used."""
 
-    def __init__(self, make_one: Callable[[int], Any], first_action: int, key: str):
-        self.make_one, self.first_action, self.key = make_one, first_action, key
+    def __init__(self, make_one: Callable[[int], Any], key: str):
+        self.make_one, self.key = make_one, key
         self.world: Any = None
 
     def reset(self, seed: int | None) -> PyTree:
@@ -71,8 +92,8 @@ class DmEnvCopy:
             self.world = self.make_one(seed)
         return self._read(self.world.reset().observation)
 
-    def step(self, action: int) -> tuple[PyTree, float, bool, bool]:
-        timestep = self.world.step(action + self.first_action)
+    def step(self, action: Any) -> tuple[PyTree, float, bool, bool]:
+        timestep = self.world.step(action)
         terminated = timestep.last() and timestep.discount == 0
         return self._read(timestep.observation), float(timestep.reward or 0), terminated, timestep.last() and not terminated
 

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import Actions, ByTable
 from rulax.envs.adapters.streams import Outcome, Streams
 from rulax.envs.base import HostEnvironment
 from rulax.types import PyTree
@@ -28,15 +29,17 @@ def ids() -> list[str]:
     return sorted(adapters.load("envpool", "envpool").list_all_envs())
 
 
-def make(id: str, **options: Any) -> EnvPoolEnvironment:
-    """The environment of that id; options are EnvPool's (`max_episode_steps` is its time limit, `num_threads` its threads)."""
+def make(id: str, *, bins: int | None = None, **options: Any) -> EnvPoolEnvironment:
+    """The environment of that id; options are EnvPool's (`max_episode_steps` is its time limit, `num_threads` its threads).
+
+    `bins` is how many evenly spaced numbers there are to choose from in each dimension of a continuous action, 11 unless given.
+    """
     if id not in ids():
         raise adapters.unknown_id("EnvPool", id, ids())
     pool = _open(id, 1, [0], _read_options(id, options))
-    actions, shown = pool.action_space, pool.observation_space
+    space, shown = pool.action_space, pool.observation_space
     pool.close()
-    if type(actions).__name__ != "Discrete":
-        raise adapters.only_discrete("EnvPool", id, actions)
+    actions = adapters.read_actions("EnvPool", id, space, bins)
     planes = type(shown).__name__ == "Dict" and set(shown.spaces) == {"grid", "step_count"} and shown["grid"].shape == (10, 10, 2)
     if type(shown).__name__ != "Box" and not planes:
         raise ValueError(f"EnvPool environment {id!r} has observations of kind {type(shown).__name__}, which are not supported")
@@ -45,15 +48,18 @@ def make(id: str, **options: Any) -> EnvPoolEnvironment:
     shape = (*box.shape[1:], box.shape[0]) if channels_first else (*box.shape[:-1], sum(SOKOBAN_CODES)) if planes else box.shape
     dtype = np.uint8 if box.dtype == np.uint8 and not planes else np.float32
     read = _read_options(id, options)
-    return EnvPoolEnvironment(id, int(actions.n), jax.ShapeDtypeStruct(shape, dtype), channels_first, planes, read)
+    # EnvPool's C++ takes whole numbers as int32 only, and real ones as its space says.
+    kind = np.dtype(np.int32 if np.issubdtype(actions.values.dtype, np.integer) else space.dtype)
+    return EnvPoolEnvironment(id, actions, kind, jax.ShapeDtypeStruct(shape, dtype), channels_first, planes, read)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class EnvPoolEnvironment(HostEnvironment):
+class EnvPoolEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """One EnvPool environment: how to open it, and how its observations are read."""
 
     id: str
-    num_actions: int
+    actions: Actions  # what the agent's choices mean
+    action_dtype: np.dtype  # what EnvPool wants them in
     observation: jax.ShapeDtypeStruct
     channels_first: bool
     planes: bool
@@ -75,7 +81,7 @@ class EnvPoolStreams(Streams):
     """An open pool."""
 
     def __init__(self, environment: EnvPoolEnvironment, num_streams: int):
-        super().__init__(num_streams, environment.num_actions)
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
         self.environment = environment
         self.pool: Any = None
 
@@ -87,7 +93,8 @@ class EnvPoolStreams(Streams):
     def step_all(self, action: np.ndarray) -> Outcome:
         if self.pool is None:
             raise ValueError("these streams have not been started")
-        observation, reward, terminated, truncated, _ = self.pool.step(action.astype(np.int32))
+        own = self.environment.native(action).astype(self.environment.action_dtype)
+        observation, reward, terminated, truncated, _ = self.pool.step(own)
         return Outcome(self.environment.read(observation), reward, terminated & ~truncated, truncated.copy())
 
     def close_all(self) -> None:

@@ -14,10 +14,11 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
-from rulax.envs.actions import Actions
+from rulax.envs.actions import Actions, ByTable
 from rulax.envs.adapters.streams import Autoreset, Outcome, Streams
 from rulax.envs.adapters.surviving import FAILED, Surviving
 from rulax.envs.base import HostEnvironment
+from rulax.types import PyTree
 
 AUTORESET_NAMES = {"next_step": "NextStep", "same_step": "SameStep"}  # ours, and the value of gymnasium's AutoresetMode
 
@@ -55,16 +56,11 @@ def make(
         observations = probe.observation_space
     finally:
         probe.close()
-    if not isinstance(observations, gymnasium.spaces.Box | gymnasium.spaces.Discrete):
-        kind, advice = type(observations).__name__, "" if flatten else "; flatten=True turns them into one vector"
-        raise ValueError(f"Gymnasium environment {id!r} has observations of kind {kind}, which no agent reads{advice}")
-    categories = int(observations.n) if isinstance(observations, gymnasium.spaces.Discrete) else 0
-    shape = (categories,) if categories else observations.shape
+    parts = _read_observations(id, observations, "" if flatten else "; flatten=True turns all of it into one vector")
     return GymnasiumEnvironment(
         id=id,
-        observation=jax.ShapeDtypeStruct(shape, np.uint8 if observations.dtype == np.uint8 else np.float32),
-        categories=categories,
-        first_category=int(observations.start) if categories else 0,
+        observation=jax.tree.map(lambda part: part.shown, parts),
+        parts=parts,
         actions=actions,
         autoreset=autoreset,
         wrappers=worn,
@@ -73,27 +69,35 @@ def make(
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """How one array of an observation is read: images as they are, an index one-hot, several indices as symbols, else numbers."""
+
+    shown: jax.ShapeDtypeStruct
+    categories: int = 0  # of a Discrete space
+    first: Any = 0  # its first index: Gymnasium's may start at any integer, ours at 0
+
+    def read(self, observation: np.ndarray) -> np.ndarray:
+        """A batch of them."""
+        if self.categories:
+            return np.eye(self.categories, dtype=np.float32)[observation - self.first]
+        if np.any(self.first):
+            observation = observation - self.first
+        return np.asarray(observation, self.shown.dtype)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: its options may be anything
-class GymnasiumEnvironment(HostEnvironment):
+class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """One Gymnasium environment: how to make it, and what its streams look like."""
 
     id: str
-    observation: jax.ShapeDtypeStruct
-    categories: int  # of a Discrete observation, shown as a one-hot vector; 0 for any other
-    first_category: int  # Gymnasium's Discrete may start at any integer, ours at 0
+    observation: PyTree  # an array, or a dictionary of them
+    parts: Any  # how each is read
     actions: Actions  # what the agent's choices mean
     autoreset: Autoreset
     wrappers: Sequence[Callable[[Any], Any]]
     processes: bool
     options: dict[str, Any]
-
-    @property
-    def num_actions(self) -> int:  # type: ignore[override]
-        return self.actions.number
-
-    @property
-    def action_dimensions(self) -> int:  # type: ignore[override]
-        return self.actions.dimensions
 
     def open(self, num_streams: int) -> GymnasiumStreams:
         gymnasium = adapters.load("gymnasium", "gymnasium")
@@ -111,14 +115,11 @@ class GymnasiumEnvironment(HostEnvironment):
         )
         return GymnasiumStreams(self, vector, num_streams)
 
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.actions.native(action)
-
-    def read(self, observation: np.ndarray) -> np.ndarray:
-        """What an agent reads of a batch of observations: uint8 images as they are, indices one-hot, all else float32."""
-        if self.categories:
-            return np.eye(self.categories, dtype=np.float32)[observation - self.first_category]
-        return np.asarray(observation, self.observation.dtype)
+    def read(self, observation: Any) -> PyTree:
+        """What an agent reads of a batch of observations."""
+        if isinstance(self.parts, dict):
+            return {name: part.read(observation[name]) for name, part in self.parts.items()}
+        return self.parts.read(observation)
 
 
 class GymnasiumStreams(Streams):
@@ -128,7 +129,7 @@ class GymnasiumStreams(Streams):
         super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
         self.environment, self.vector, self.autoreset = environment, vector, environment.autoreset
 
-    def reset_all(self, seeds: np.ndarray) -> np.ndarray:
+    def reset_all(self, seeds: np.ndarray) -> PyTree:
         observation, info = self.vector.reset(seed=[int(one) for one in seeds])
         self._note_failures(info)
         return self.environment.read(observation)
@@ -164,6 +165,25 @@ class GymnasiumStreams(Streams):
                 process.join(1)
                 return f"the process of stream {stream} died with exit code {process.exitcode}"
         return "a worker process closed its pipe"
+
+
+def _read_observations(id: str, space: Any, advice: str) -> Any:
+    """A `Part`, or a dictionary of them."""
+    spaces = adapters.load("gymnasium", "gymnasium").spaces
+    if isinstance(space, spaces.Dict):
+        return {name: _read_part(id, spaces, part, f" in '{name}'{advice}") for name, part in space.items()}
+    return _read_part(id, spaces, space, advice)
+
+
+def _read_part(id: str, spaces: Any, space: Any, advice: str) -> Part:
+    if isinstance(space, spaces.Discrete):
+        return Part(jax.ShapeDtypeStruct((int(space.n),), np.float32), int(space.n), int(space.start))
+    if isinstance(space, spaces.MultiDiscrete):
+        return Part(jax.ShapeDtypeStruct(space.shape, np.int32), first=space.start)
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return Part(jax.ShapeDtypeStruct(space.shape, np.uint8 if space.dtype == np.uint8 else np.float32))
+    kind = type(space).__name__
+    raise ValueError(f"Gymnasium environment {id!r} has observations of kind {kind}, which no agent reads{advice}")
 
 
 def _make_one(id: str, options: dict[str, Any]) -> Any:

@@ -12,15 +12,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from rulax.envs import adapters
-from rulax.envs.actions import Actions
+from rulax.envs.actions import Actions, ByTable
 from rulax.envs.base import Environment, Transition
 from rulax.envs.registry import as_option
 from rulax.types import Array, PyTree
-
-OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
 
 
 def ids() -> list[str]:
@@ -69,7 +66,7 @@ def adapt(id: str, world: Any, params: PyTree, bins: int | None = None) -> Gymna
     values = jax.eval_shape(world.step, jax.random.key(0), state, action, params)
     return GymnaxEnvironment(
         world=world,
-        task=jax.tree.map(_strong, params),
+        task=adapters.strong(params),
         actions=actions,
         observation=jax.eval_shape(lambda x: _readable(x, categories), observation),
         categories=categories,
@@ -78,7 +75,7 @@ def adapt(id: str, world: Any, params: PyTree, bins: int | None = None) -> Gymna
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: gymnax objects and parameters have no useful hash
-class GymnaxEnvironment(Environment):
+class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
     """One gymnax environment. A distribution of tasks is the caller's: gymnax has none, so `sample_task` gives the default."""
 
     world: Any
@@ -89,14 +86,6 @@ class GymnaxEnvironment(Environment):
     one_task = True
     tells_apart: bool  # gymnax 1.x, where `step_env` reports natural ends only and `is_truncated` the time limit
 
-    @property
-    def num_actions(self) -> int:  # type: ignore[override]
-        return self.actions.number
-
-    @property
-    def action_dimensions(self) -> int:  # type: ignore[override]
-        return self.actions.dimensions
-
     def default_task(self) -> PyTree:
         return self.task
 
@@ -105,7 +94,7 @@ class GymnaxEnvironment(Environment):
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         observation, state = self.world.reset_env(key, task)
-        return jax.tree.map(_strong, state), _readable(observation, self.categories)
+        return adapters.strong(state), _readable(observation, self.categories)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """One step of gymnax, in which an end by the time limit is a truncation unless the episode ended there anyway."""
@@ -125,10 +114,7 @@ class GymnaxEnvironment(Environment):
             terminated=jnp.asarray(terminated, bool),
             truncated=jnp.asarray(truncated, bool) & ~jnp.asarray(terminated, bool),
         )
-        return jax.tree.map(_strong, next_state), transition
-
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.actions.native(action)
+        return adapters.strong(next_state), transition
 
     def _ends_by_itself(self, task: PyTree, state: PyTree, action: Array, key: Array, ended: Array) -> Array:
         """Whether the `done` of gymnax 0.0.x would be set without a time limit: the same step, with the limit out of reach.
@@ -137,7 +123,7 @@ class GymnaxEnvironment(Environment):
         """
         if "max_steps_in_episode" not in {field.name for field in dataclasses.fields(task)}:
             return ended  # whatever ends such an episode, nobody calls it a time limit
-        endless = task.replace(max_steps_in_episode=jnp.full_like(task.max_steps_in_episode, OUT_OF_REACH))
+        endless = task.replace(max_steps_in_episode=jnp.full_like(task.max_steps_in_episode, adapters.OUT_OF_REACH))
         return self.world.step_env(key, state, action, endless)[3]
 
 
@@ -145,12 +131,6 @@ def _own(actions: Actions, action: Array) -> Array:
     """One action as gymnax wants it: an int32, or real numbers."""
     own = actions.native(action, jnp)
     return own.astype(jnp.int32) if jnp.issubdtype(own.dtype, jnp.integer) else own
-
-
-def _strong(x: Any) -> Array:
-    """A number as an array of a definite type: gymnax mixes Python numbers with arrays, which a scan takes for two types."""
-    x = jnp.asarray(x)
-    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
 
 
 def _readable(observation: Array, categories: int) -> Array:

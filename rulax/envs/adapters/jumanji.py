@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from rulax.envs import adapters
-from rulax.envs.adapters.gymnax import OUT_OF_REACH, _strong
 from rulax.envs.adapters.sokoban import Levels, make_levels
 from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import TimeLimit
@@ -40,10 +39,11 @@ def make(id: str, **options: Any) -> TimeLimit:
         if name != "seed" and read[name] < 1:
             raise ValueError(f"'jumanji/{id}': {name} must be at least 1, not {read[name]}")
     if id == "Snake":
-        snake = worlds.Snake(read["num_rows"], read["num_cols"], time_limit=OUT_OF_REACH)
+        snake = worlds.Snake(read["num_rows"], read["num_cols"], time_limit=adapters.OUT_OF_REACH)
         return TimeLimit(SnakeWorld(snake), read["limit"])
     generator = adapters.load("jumanji.environments.routing.sokoban.generator", "jumanji").ToyGenerator()
-    world = worlds.Sokoban(generator=generator, time_limit=OUT_OF_REACH)  # the generator is not used: `reset` draws a level
+    # The generator is not used: `reset` draws a level.
+    world = worlds.Sokoban(generator=generator, time_limit=adapters.OUT_OF_REACH)
     return TimeLimit(SokobanWorld(world, read["levels"], read["seed"]), read["limit"])
 
 
@@ -72,7 +72,7 @@ class SokobanWorld(Environment):
 
     def step(self, task: Levels, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         state, timestep = self.world.step(state, jnp.asarray(action, jnp.int32))
-        return jax.tree.map(_strong, state), _transition(timestep, adapters.planes(timestep.observation.grid, CODES, jnp))
+        return adapters.strong(state), _transition(timestep, adapters.planes(timestep.observation.grid, CODES, jnp))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,11 +95,11 @@ class SnakeWorld(Environment):
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
         state, timestep = self.world.reset(key)
-        return jax.tree.map(_strong, state), timestep.observation.grid.astype(jnp.float32)
+        return adapters.strong(state), timestep.observation.grid.astype(jnp.float32)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         state, timestep = self.world.step(state, jnp.asarray(action, jnp.int32))
-        return jax.tree.map(_strong, state), _transition(timestep, timestep.observation.grid.astype(jnp.float32))
+        return adapters.strong(state), _transition(timestep, timestep.observation.grid.astype(jnp.float32))
 
 
 def _transition(timestep: Any, observation: Array) -> Transition:

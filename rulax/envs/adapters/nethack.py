@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import one_of
 from rulax.envs.adapters.streams import CopiedEnvironment
 
 DEFAULTS = {"keys": ("glyphs", "blstats"), "max_episode_steps": 5000, "character": "mon-hum-neu-mal"}
@@ -36,9 +37,9 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
         key: jax.ShapeDtypeStruct(known[key].shape, np.float32 if key in FLOATS else known[key].dtype) for key in read["keys"]
     }
     probe = NetHackCopy(id, read)
-    num_actions = int(probe.world.action_space.n)
+    actions = one_of(int(probe.world.action_space.n))
     probe.close()
-    return CopiedEnvironment(f"nethack/{id}", num_actions, observation, lambda: NetHackCopy(id, read))
+    return CopiedEnvironment(f"nethack/{id}", actions, observation, lambda: NetHackCopy(id, read))
 
 
 class NetHackCopy:

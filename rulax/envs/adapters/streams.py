@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from rulax.envs.actions import Actions, ByTable
 from rulax.envs.adapters.surviving import quietly, said
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 from rulax.types import PyTree
@@ -136,19 +137,19 @@ class Copy(Protocol):
     def reset(self, seed: int | None) -> PyTree:
         """Start an episode; a seed starts the whole sequence of episodes anew, None goes on with it."""
 
-    def step(self, action: int) -> tuple[PyTree, float, bool, bool]:
-        """Observation, reward, terminated, truncated."""
+    def step(self, action: Any) -> tuple[PyTree, float, bool, bool]:
+        """Observation, reward, terminated, truncated. The action is the world's own: a number, or an array."""
 
     def close(self) -> None:
         """Release it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: a function has no useful hash
-class CopiedEnvironment(HostEnvironment):
+class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """A world of which every stream is a copy of its own, stepped one after the other."""
 
     name: str
-    num_actions: int
+    actions: Actions  # what the agent's choices mean
     observation: Any
     make_one: Callable[[], Copy]
 
@@ -162,7 +163,7 @@ class CopiedStreams(Streams):
     autoreset: Autoreset = "when_needed"
 
     def __init__(self, environment: CopiedEnvironment, copies: list[Copy]):
-        super().__init__(len(copies), environment.num_actions)
+        super().__init__(len(copies), environment.num_actions, environment.action_dimensions)
         self.environment, self.copies, self.replaced = environment, copies, 0
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
@@ -171,9 +172,10 @@ class CopiedStreams(Streams):
 
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, ends = [], [], []
+        own = self.environment.native(action)
         for stream in range(self.num_streams):
             try:
-                observation, reward, terminated, truncated = self._step_one(stream, int(action[stream]))
+                observation, reward, terminated, truncated = self._step_one(stream, own[stream])
             except Exception as error:
                 observation, reward, terminated, truncated = self._replace(stream, error), 0.0, False, False
             shown.append(observation)
@@ -182,11 +184,11 @@ class CopiedStreams(Streams):
         terminated_all, truncated_all = np.array(ends, bool).T
         return Outcome(self._stack(shown), np.array(rewards, np.float64), terminated_all, truncated_all)
 
-    def _step_one(self, stream: int, action: int) -> tuple[PyTree, float, bool, bool]:
+    def _step_one(self, stream: int, action: np.ndarray) -> tuple[PyTree, float, bool, bool]:
         copy = self.copies[stream]
         if self.dummy[stream]:
             return copy.reset(None), 0.0, False, False
-        observation, reward, terminated, truncated = copy.step(action)
+        observation, reward, terminated, truncated = copy.step(action if action.ndim else action.item())
         return copy.reset(None) if terminated else observation, reward, terminated, truncated
 
     def _replace(self, stream: int, error: Exception) -> PyTree:

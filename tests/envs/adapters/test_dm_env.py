@@ -38,9 +38,27 @@ class Count(dm_env.Environment):
         return dm_env.transition(float(action), self.observe())
 
 
-class Continuous(Count):
+class Acted(Count):
+    """Shows as its reward what it was told to do."""
+
+    def __init__(self, seed, spec):
+        super().__init__(seed)
+        self.spec = spec
+
     def action_spec(self):
-        return dm_env.specs.BoundedArray((2,), np.float32, -1, 1)
+        return self.spec
+
+    def step(self, action):
+        assert np.asarray(action).dtype == self.spec.dtype and np.shape(action) == self.spec.shape
+        return dm_env.transition(float(np.sum(action * np.array([1, 100]))), self.observe())
+
+
+def Endless(seed):
+    return Acted(seed, dm_env.specs.BoundedArray((2,), np.float32, -1, np.inf))
+
+
+def Unbounded(seed):
+    return Acted(seed, dm_env.specs.Array((2,), np.float32))
 
 
 NAME = f"dm_env/{__name__}:Count"
@@ -79,6 +97,18 @@ def test_dictionaries_keep_whole_numbers():
     assert make(NAME, parts=True, key="half").observation.shape == ()
 
 
+def test_real_numbers_by_bins_and_several_choices():
+    real = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.float64, [-1, 0], 1)), bins=5)
+    assert (real.num_actions, real.action_dimensions) == (5, 2)
+    timesteps = host.live(real, np.array([[[0, 4]], [[3, 1]]]))
+    np.testing.assert_allclose(timesteps.reward[1:, 0], [-1 + 100, 0.5 + 25])
+    whole = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.int32, [2, -1], [3, 2])))
+    assert (whole.num_actions, whole.action_dimensions) == (4, 2)  # the first has two choices, of which each means the same twice
+    np.testing.assert_allclose(host.live(whole, np.array([[[1, 3]], [[2, 0]]])).reward[1:, 0], [2 + 200, 3 - 100])
+    with pytest.raises(ValueError, match="need no bins"):
+        from_dm_env(lambda seed: Count(seed), bins=3)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -87,7 +117,8 @@ def test_dictionaries_keep_whole_numbers():
         (f"dm_env/{__name__}:Missing", "cannot be imported"),
         (f"dm_env/{__name__}:host", "is not a function"),
         (f"dm_env/{__name__}:stack_without_seed", "needs an argument 'seed'"),
-        (f"dm_env/{__name__}:Continuous", "only discrete actions are supported"),
+        (f"dm_env/{__name__}:Endless", "actions .*two finite ends"),
+        (f"dm_env/{__name__}:Unbounded", "which no agent chooses from"),
     ],
 )
 def test_errors(name, message):

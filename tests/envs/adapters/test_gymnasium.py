@@ -292,7 +292,7 @@ def test_pendulum_by_bins_is_pendulum():
 
 def test_flatten():
     with pytest.raises(
-        ValueError, match=r"'Blackjack-v1' has observations of kind Tuple, .*; flatten=True turns them into one vector"
+        ValueError, match=r"'Blackjack-v1' has observations of kind Tuple, .*; flatten=True turns all of it into one vector"
     ):
         adapter.make("Blackjack-v1")
     environment = adapter.make("Blackjack-v1", flatten=True)

@@ -282,3 +282,18 @@ def test_procgen_without_qt_says_what_to_install():
 def leaves(observation):
     parts = observation.values() if isinstance(observation, dict) else [observation]
     return [np.asarray(part)[:31] for part in parts]
+
+
+def test_envpools_real_actions_are_its_own():
+    """HalfCheetah by bins: six torques at once, each one of five, are what the bare pool is given."""
+    envpool = pytest.importorskip("envpool")
+    environment = make("envpool/HalfCheetah-v4", bins=5, num_threads=1)
+    assert (environment.num_actions, environment.action_dimensions) == (5, 6)
+    actions = np.random.default_rng(0).integers(0, 5, (20, 1, 6))
+    timesteps = host.live(environment, actions)
+    bare = envpool.make("HalfCheetah-v4", env_type="gymnasium", num_envs=1, seed=[host.seeds(0, 1)[0] % 2**31])
+    np.testing.assert_allclose(timesteps.observation[0], bare.reset()[0], rtol=1e-6)
+    for step, action in enumerate(actions):
+        observation, reward, *_ = bare.step(action / 2 - 1)
+        np.testing.assert_allclose(timesteps.observation[step + 1], observation, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(timesteps.reward[step + 1], reward, rtol=1e-5, atol=1e-6)
