@@ -49,7 +49,8 @@ class Acted(Count):
         return self.spec
 
     def step(self, action):
-        assert np.asarray(action).dtype == self.spec.dtype and np.shape(action) == self.spec.shape
+        assert np.asarray(action).dtype == self.spec.dtype
+        assert np.shape(action) == self.spec.shape
         return dm_env.transition(float(np.sum(action * np.array([1, 100]))), self.observe())
 
 
