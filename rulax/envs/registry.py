@@ -100,6 +100,7 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """The environment of that name: one of ours, `prefix/ID` of another library, or any Gymnasium id without a prefix.
 
     `options` override fields of our worlds (and `limit`, where the name has a time limit); for others they go to the adapter.
+    `stack=4` shows the last four images of any host world.
     """
     if name in _BY_NAME:
         return _make_own(_BY_NAME[name], options)
@@ -114,7 +115,13 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
         raise _unknown(name)
     if family.prefix == "gymnasium" and not _gymnasium_knows(environment_id):
         raise _unknown(name)
-    return module.make(environment_id, **options)
+    frames = options.pop("stack", 1)
+    world = module.make(environment_id, **options)
+    if frames == 1:
+        return world
+    from rulax.envs.adapters.stacking import stack
+
+    return stack(name, world, frames)
 
 
 def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:

@@ -21,35 +21,38 @@ from rulax.types import Array, PyTree
 class Folded(NamedTuple):
     """T + 1 stacks of F frames: T + F frames, and the number of each frame of each stack; T + F means a black one."""
 
-    frames: Any  # [..., T+F, H, W]
+    frames: Any  # [..., T+F, H, W, C], of C colours
     number: Any  # [..., T+1, F]
 
 
 def stacked(leaf: Any, frames: int) -> bool:
     """Whether this part of an observation is a stack: an image with its frames, the oldest first, on the last axis."""
-    return frames > 1 and len(leaf.shape) == 3 and leaf.shape[-1] == frames
+    return frames > 1 and len(leaf.shape) == 3 and leaf.shape[-1] % frames == 0
 
 
 def folded_form(leaf: jax.ShapeDtypeStruct, frames: int) -> Any:
-    """What becomes of [T+1, H, W, F], as shapes."""
-    length, height, width, _ = leaf.shape
+    """What becomes of [T+1, H, W, F C], as shapes."""
+    length, height, width, depth = leaf.shape
     kept = length - 1 + frames
-    number = np.min_scalar_type(kept)
-    return Folded(jax.ShapeDtypeStruct((kept, height, width), leaf.dtype), jax.ShapeDtypeStruct((length, frames), number))
+    numbers = jax.ShapeDtypeStruct((length, frames), np.min_scalar_type(kept))
+    return Folded(
+        jax.ShapeDtypeStruct((kept, height, width, depth // frames), leaf.dtype), jax.ShapeDtypeStruct((length, frames), number)
+    )
 
 
-def fold(stacks: np.ndarray) -> Folded:
-    """From [..., T+1, H, W, F] to every frame once."""
-    *lead, length, _, _, frames = stacks.shape
-    older = np.moveaxis(stacks[..., 0, :, :, :-1], -1, -3)
-    kept = np.concatenate([older, stacks[..., -1]], axis=-3)
+def fold(stacks: np.ndarray, frames: int) -> Folded:
+    """From [..., T+1, H, W, F C] to every frame once."""
+    *lead, length, height, width, _ = stacks.shape
+    stacks = stacks.reshape(*lead, length, height, width, frames, -1)
+    older = np.moveaxis(stacks[..., 0, :, :, :-1, :], -2, -4)
+    kept = np.concatenate([older, stacks[..., -1, :]], axis=-4)
     black = length - 1 + frames
     number = np.empty((*lead, length, frames), np.min_scalar_type(black))
     number[..., 0, :] = np.arange(frames)
     for time in range(1, length):
         newest = frames - 1 + time
         number[..., time, :-1], number[..., time, -1] = number[..., time - 1, 1:], newest
-        moved_on = (stacks[..., time, :, :, :-1] == stacks[..., time - 1, :, :, 1:]).all((-1, -2, -3))
+        moved_on = (stacks[..., time, :, :, :-1, :] == stacks[..., time - 1, :, :, 1:, :]).all((-1, -2, -3, -4))
         for stream in np.argwhere(~moved_on):
             at = (*stream, time)
             number[at] = started_anew(stacks[at], newest, black)
@@ -57,8 +60,8 @@ def fold(stacks: np.ndarray) -> Folded:
 
 
 def started_anew(stack: np.ndarray, newest: int, black: int) -> np.ndarray:
-    """The numbers of the frames in a stack [H, W, F] that does not go on from the one before it."""
-    dark, same = ~stack.any((0, 1)), (stack == stack[..., -1:]).all((0, 1))
+    """The numbers of the frames in a stack [H, W, F, C] that does not go on from the one before it."""
+    dark, same = ~stack.any((0, 1, 3)), (stack == stack[..., -1:, :]).all((0, 1, 3))
     if not (dark | same).all():
         raise ValueError(
             "this world says that its observations are stacks of frames, but one of them neither moves on by a frame nor starts "
@@ -68,15 +71,16 @@ def started_anew(stack: np.ndarray, newest: int, black: int) -> np.ndarray:
 
 
 def unfold(folded: Folded) -> Array:
-    """[T+1, B, H, W, F] from frames [T+F, B, H, W]."""
+    """[T+1, B, H, W, F C] from frames [T+F, B, H, W, C]."""
     frames = jnp.concatenate([folded.frames, jnp.zeros_like(folded.frames[:1])])
     streams = jnp.arange(frames.shape[1])[None, :, None]
-    return jnp.moveaxis(frames[folded.number.astype(jnp.int32), streams], 2, -1)
+    stacks = jnp.moveaxis(frames[folded.number.astype(jnp.int32), streams], 2, -2)  # [T+1, B, H, W, F, C]
+    return stacks.reshape(*stacks.shape[:-2], -1)
 
 
 def fold_observation(observation: PyTree, spec: PyTree, frames: int) -> PyTree:
     """Fold those parts of an observation that are stacks."""
-    return jax.tree.map(lambda one, x: fold(x) if stacked(one, frames) else x, spec, observation)
+    return jax.tree.map(lambda one, x: fold(x, frames) if stacked(one, frames) else x, spec, observation)
 
 
 def unfold_observation(observation: PyTree) -> PyTree:

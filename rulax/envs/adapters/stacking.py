@@ -1,0 +1,98 @@
+"""Stacks of frames for any host world that shows images: the option `stack=4` of every host adapter.
+
+An image [H, W, C] becomes [H, W, 4 C], the oldest frame first; where an episode starts the older ones are black. Replay stores each
+frame once (`learning/frames.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from rulax.envs.base import HostEnvironment, HostStreams, Timestep
+from rulax.types import PyTree
+
+
+def stack(name: str, environment: Any, frames: Any) -> HostEnvironment:
+    """The environment with its images stacked; `name` is for error messages."""
+    if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
+        raise ValueError(f"'{name}': stack must be a whole number of at least 1, not {frames!r}")
+    if not isinstance(environment, HostEnvironment):
+        raise ValueError(f"'{name}' runs inside of JAX; frames can be stacked only in worlds that run on the host")
+    if environment.frames > 1:
+        raise ValueError(f"'{name}' shows stacks of {environment.frames} frames already")
+    if not any(_is_image(leaf) for leaf in jax.tree.leaves(environment.observation)):
+        raise ValueError(f"'{name}' shows no images [height, width, channels], which alone can be stacked")
+    return Stacked(environment, frames)
+
+
+def _is_image(leaf: Any) -> bool:
+    return len(leaf.shape) == 3
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
+class Stacked(HostEnvironment):
+    """A host world that shows its last `frames` frames."""
+
+    environment: HostEnvironment
+    frames: int
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.environment.num_actions
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.environment.action_dimensions
+
+    @property
+    def observation(self) -> PyTree:  # type: ignore[override]
+        def longer(leaf: Any) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((*leaf.shape[:-1], leaf.shape[-1] * self.frames), leaf.dtype)
+
+        return jax.tree.map(lambda leaf: longer(leaf) if _is_image(leaf) else leaf, self.environment.observation)
+
+    def open(self, num_streams: int) -> StackedStreams:
+        return StackedStreams(self, self.environment.open(num_streams), num_streams)
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.environment.native(action)
+
+
+class StackedStreams(HostStreams):
+    """Open streams, and the last frames of each."""
+
+    def __init__(self, environment: Stacked, streams: HostStreams, num_streams: int):
+        self.environment, self.streams, self.num_streams = environment, streams, num_streams
+
+    @property
+    def failed(self) -> Mapping[int, str]:  # type: ignore[override]
+        return self.streams.failed
+
+    def start(self, seed: int) -> Timestep:
+        self.shown = jax.tree.map(lambda leaf: np.zeros((self.num_streams, *leaf.shape), leaf.dtype), self.environment.observation)
+        return self._push(self.streams.start(seed))
+
+    def step(self, action: np.ndarray) -> Timestep:
+        return self._push(self.streams.step(action))
+
+    def close(self) -> None:
+        self.streams.close()
+
+    def abandon(self) -> None:
+        self.streams.abandon()
+
+    def _push(self, timestep: Timestep) -> Timestep:
+        kept = ~np.asarray(timestep.first)[:, None, None, None]
+
+        def one(spec: Any, shown: np.ndarray, new: np.ndarray) -> np.ndarray:
+            if not _is_image(spec):
+                return new
+            return np.concatenate([shown[..., spec.shape[-1] :] * kept, new], -1)  # a new array: the old one may be in use
+
+        self.shown = jax.tree.map(one, self.environment.environment.observation, self.shown, timestep.observation)
+        return timestep._replace(observation=self.shown)

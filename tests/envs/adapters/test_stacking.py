@@ -1,0 +1,64 @@
+"""`stack=` on any host world: the frames that an agent would have seen one by one, black before an episode's first."""
+
+import numpy as np
+import pytest
+
+from rulax.envs import make
+from tests.envs.adapters import host
+
+gymnasium = pytest.importorskip("gymnasium")
+
+
+class Slides(gymnasium.Env):
+    """Two colours that say how far the episode is; five steps long, the seed's own shade."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"picture": gymnasium.spaces.Box(0, 255, (8, 8, 2), np.uint8), "count": gymnasium.spaces.Box(0, 9, (1,), np.float32)}
+    )
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def show(self):
+        picture = np.full((8, 8, 2), 10 + self.count, np.uint8)
+        picture[..., 1] += 100
+        return {"picture": picture, "count": np.array([self.count], np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        self.count = 0
+        return self.show(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self.show(), 0.0, self.count == 5, False, {}
+
+
+gymnasium.register("RulaxSlides-v0", Slides)
+
+
+def test_the_last_frames_are_shown_and_an_episode_starts_in_the_dark():
+    environment = make("gymnasium/RulaxSlides-v0", stack=3)
+    assert environment.observation["picture"].shape == (8, 8, 6)
+    assert (environment.frames, environment.num_actions) == (3, 2)
+    timesteps = host.live(environment, np.zeros((8, 1), int))
+    host.assert_declared(environment, timesteps)
+    counts, shown = timesteps.observation["count"][:, 0, 0], timesteps.observation["picture"][:, 0, 0, 0]
+    np.testing.assert_array_equal(counts, [0, 1, 2, 3, 4, 5, 0, 1, 2])
+    np.testing.assert_array_equal(shown[:, ::2], [
+        [0, 0, 10], [0, 10, 11], [10, 11, 12], [11, 12, 13], [12, 13, 14], [13, 14, 15], [0, 0, 10], [0, 10, 11], [10, 11, 12],
+    ])  # fmt: skip
+    np.testing.assert_array_equal(shown[:, 1::2], np.where(shown[:, ::2] > 0, shown[:, ::2] + 100, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "frames", "message"),
+    [
+        ("gymnasium/CartPole-v1", 4, "shows no images"),
+        ("gymnasium/RulaxSlides-v0", 0, "at least 1, not 0"),
+        ("gymnax/Breakout-MinAtar", 4, "runs inside of JAX"),
+        ("atari/Pong", 4, "shows stacks of 4 frames already"),
+    ],
+)
+def test_what_cannot_be_stacked(name, frames, message):
+    if name.startswith("atari"):
+        pytest.importorskip("ale_py")
+    with pytest.raises(ValueError, match=message):
+        make(name, stack=frames)
