@@ -35,9 +35,7 @@ def folded_form(leaf: jax.ShapeDtypeStruct, frames: int) -> Any:
     length, height, width, depth = leaf.shape
     kept = length - 1 + frames
     numbers = jax.ShapeDtypeStruct((length, frames), np.min_scalar_type(kept))
-    return Folded(
-        jax.ShapeDtypeStruct((kept, height, width, depth // frames), leaf.dtype), jax.ShapeDtypeStruct((length, frames), number)
-    )
+    return Folded(jax.ShapeDtypeStruct((kept, height, width, depth // frames), leaf.dtype), numbers)
 
 
 def fold(stacks: np.ndarray, frames: int) -> Folded:
