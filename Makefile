@@ -13,11 +13,11 @@ demo: setup
 	$(BIN)/rulax train --preset demo
 
 test: setup-dev lint
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
-	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m 'learning and not slow'
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20
+	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'learning and not slow'
 
 test-slow: setup-dev
-	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow
+	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20 -m slow
 
 # --strict: a warning fails the build. `python -m`, because an extension of the site lives in tools/.
 docs: setup-docs
