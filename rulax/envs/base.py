@@ -97,6 +97,10 @@ class Environment(abc.ABC):
         """Actions [B, ...] as the world itself writes them; an adapter's world has numbers of its own for them."""
         return action
 
+    def seen(self, observation: PyTree) -> PyTree:
+        """What an agent sees of an observation that the world's own library shows, one or a batch; else it is left as it is."""
+        return observation
+
 
 class EnvironmentFailed(RuntimeError):
     """An environment raised more often than is tolerated; the text is a sentence for the user."""
@@ -118,6 +122,10 @@ class HostEnvironment(abc.ABC):
     def native(self, action: np.ndarray) -> np.ndarray:
         """Actions [B, ...] as the world itself writes them."""
         return action
+
+    def seen(self, observation: PyTree) -> PyTree:
+        """What an agent sees of an observation that the world's own library shows, one or a batch; else it is left as it is."""
+        return observation
 
 
 class HostStreams(abc.ABC):

@@ -62,6 +62,9 @@ class Wrapped(Environment):
     def native(self, action: np.ndarray) -> np.ndarray:
         return self.world.native(action)
 
+    def seen(self, observation: PyTree) -> PyTree:
+        return self.world.seen(observation)
+
 
 @dataclasses.dataclass(frozen=True)
 class Binned(Wrapped):

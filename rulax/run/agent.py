@@ -41,7 +41,8 @@ class AgentHandle:
         """
         if not greedy and key is None:
             raise ValueError("act(greedy=False) draws an action at random and needs a key, for example jax.random.key(0)")
-        observation = jax.tree.map(lambda spec, part: jnp.asarray(part, spec.dtype), self.observation, self.read(observation))
+        shown = self.environment.seen(observation)
+        observation = jax.tree.map(lambda spec, part: jnp.asarray(part, spec.dtype), self.observation, shown)
         parts = list(zip(jax.tree.leaves(self.observation), jax.tree.leaves(observation), strict=True))  # one, or a dictionary's
         single = all(part.shape == spec.shape for spec, part in parts)
         for spec, part in parts:
@@ -64,13 +65,3 @@ class AgentHandle:
         if not single:
             return action
         return int(action[0]) if action.ndim == 1 and np.issubdtype(action.dtype, np.integer) else action[0]
-
-    def read(self, observation: Any) -> Any:
-        """An index of a `Discrete` space as the one-hot vector that agents see; everything else as it is."""
-        categories, indices = getattr(self.environment, "categories", 0), np.asarray(observation)
-        if not categories or not np.issubdtype(indices.dtype, np.integer):
-            return observation
-        indices = indices - getattr(self.environment, "first_category", 0)
-        if np.any((indices < 0) | (indices >= categories)):
-            raise ValueError(f"an observation is one of {categories} indices, not {observation}")
-        return np.eye(categories, dtype=np.float32)[indices]

@@ -86,7 +86,7 @@ def test_memory_is_cleared_before_the_first_observation_of_an_episode(name):
     assert np.abs(np.asarray(never_cleared[3:] - policy[3:])).max() > 1e-5, "the past should matter without the reset"
 
 
-@pytest.mark.parametrize("torso", ["mlp", "conv"])
+@pytest.mark.parametrize("torso", [pytest.param("mlp", marks=pytest.mark.slow), "conv"])
 def test_a_torso_that_ends_linear_is_folded_into_the_heads_without_a_difference(torso):
     network = Network(torso=torso, hidden=(8, 6), channels=(4,), activate_last=False, action_model=5, action_hidden=(4,))
     with jax.enable_x64(True):

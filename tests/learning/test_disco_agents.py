@@ -62,7 +62,9 @@ def check_reading(learner, stored: Experience) -> None:
     assert jnp.ptp(policy[..., 0]) > 1e-4, "a policy that never changes cannot be read wrongly"
 
 
-@pytest.mark.parametrize(("cut", "core", "torso"), [(False, "gru", "conv"), (True, "lstm", "mlp")])
+@pytest.mark.parametrize(
+    ("cut", "core", "torso"), [pytest.param(False, "gru", "conv", marks=pytest.mark.slow), (True, "lstm", "mlp")]
+)
 def test_what_is_replayed_is_read_as_it_was_lived(cut, core, torso):
     _, learner, stored = lived(Counter(length=4, cut=True) if cut else CATCH, recipe(core, torso))
     check_reading(learner, stored)
@@ -77,7 +79,10 @@ def swap_after(experience, step):
     return jax.tree.map(swap, experience._replace(memory=()))._replace(memory=experience.memory)
 
 
-@pytest.mark.parametrize(("cut", "core", "torso"), [(False, "lstm", "conv"), (False, "gru", "mlp"), (True, "lstm", "mlp")])
+@pytest.mark.parametrize(
+    ("cut", "core", "torso"),
+    [pytest.param(False, "lstm", "conv", marks=pytest.mark.slow), (False, "gru", "mlp"), (True, "lstm", "mlp")],
+)
 def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
     world = Counter(length=4, cut=True) if cut else CATCH
     trainer, learner, stored = lived(world, recipe(core, torso))

@@ -16,6 +16,7 @@ def last_tenth(env, rule, steps, seeds=2, **settings):
 pytestmark = pytest.mark.learning
 
 
+@pytest.mark.slow  # who solves the probes (contracts/test_rules.py) and Catch can do this
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [("policy_gradient", 60_000), ("actor_critic", 60_000), ("ppo", 100_000), ("ppo_targets", 60_000), ("q_learning", 24_000)],

@@ -16,6 +16,7 @@ from tests.rules.data import T, make_targets, random_batch, taken_predictions
 from tests.shared import weights
 
 D, A = 3, 4
+SLOW = ("actor_critic", "policy_gradient", "ppo_targets", "q_learning", "disco103")  # as the others, each in seconds
 EVERY = np.array(list(itertools.product(range(A), repeat=D)))  # [A^D, D]
 
 
@@ -79,7 +80,7 @@ def same_events(rule, number):
     return [each._replace(experience=each.experience._replace(**keep)) for each in batches]
 
 
-@pytest.mark.parametrize("name", ["ppo", "actor_critic", "policy_gradient", "ppo_targets", "q_learning", "disco", "disco103"])
+@pytest.mark.parametrize("name", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW), "disco"])
 def test_one_dimension_is_one_choice(name, monkeypatch):
     """Targets, rule state, loss and its gradient are the same numbers, bit by bit."""
     if name == "disco103":
@@ -119,7 +120,7 @@ def test_q_learning_teaches_each_dimension_as_if_it_were_alone():
     np.testing.assert_allclose(loss, alone, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["disco", "ppo_targets"])
+@pytest.mark.parametrize("name", [pytest.param("disco", marks=pytest.mark.slow), "ppo_targets"])
 def test_twin_dimensions_get_the_targets_of_one(name):
     """Whatever a rule pools over the batch, two dimensions that are alike in everything are taught what one is taught."""
     rule = disco(SMALL) if name == "disco" else make_rule(name).rule

@@ -74,7 +74,7 @@ def test_costs_weigh_the_losses():
         np.testing.assert_allclose(metrics[f"{name}_loss"], term.mean(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("core", ["none", "lstm"])
+@pytest.mark.parametrize("core", ["none", pytest.param("lstm", marks=pytest.mark.slow)])
 def test_the_learner_updates_an_agent_with_it(core):
     batch, rule = random_batch(), disco(SMALL)
     network = dataclasses.replace(NETWORK, hidden=(8,), action_model=4, action_hidden=(4,), core=core, core_size=8)

@@ -47,6 +47,16 @@ def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
     return xp.concatenate(shown, axis=-1).astype(xp.float32)
 
 
+def one_hot(observation: Any, categories: int, first: int = 0) -> np.ndarray:
+    """Indices [...] of a `Discrete` space as vectors [..., categories]; what is no index is one already."""
+    indices = np.asarray(observation)
+    if not np.issubdtype(indices.dtype, np.integer):
+        return indices
+    if np.any((indices < first) | (indices >= first + categories)):
+        raise ValueError(f"an observation is one of {categories} indices from {first} on, not {observation}")
+    return np.eye(categories, dtype=np.float32)[indices - first]
+
+
 def strong(tree: PyTree) -> PyTree:
     """Numbers as arrays of a definite type: libraries mix Python numbers with arrays, which a scan takes for two types."""
 

@@ -80,7 +80,7 @@ class Part:
     def read(self, observation: np.ndarray) -> np.ndarray:
         """A batch of them."""
         if self.categories:
-            return np.eye(self.categories, dtype=np.float32)[observation - self.first]
+            return adapters.one_hot(observation, self.categories, self.first)
         if np.any(self.first):
             observation = observation - self.first
         return np.asarray(observation, self.shown.dtype)
@@ -115,8 +115,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         )
         return GymnasiumStreams(self, vector, num_streams)
 
-    def read(self, observation: Any) -> PyTree:
-        """What an agent reads of a batch of observations."""
+    def seen(self, observation: Any) -> PyTree:
         if isinstance(self.parts, dict):
             return {name: part.read(observation[name]) for name, part in self.parts.items()}
         return self.parts.read(observation)
@@ -132,7 +131,7 @@ class GymnasiumStreams(Streams):
     def reset_all(self, seeds: np.ndarray) -> PyTree:
         observation, info = self.vector.reset(seed=[int(one) for one in seeds])
         self._note_failures(info)
-        return self.environment.read(observation)
+        return self.environment.seen(observation)
 
     def step_all(self, action: np.ndarray) -> Outcome:
         try:
@@ -140,7 +139,7 @@ class GymnasiumStreams(Streams):
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
             raise RuntimeError(self._who_died()) from error
         self._note_failures(info)
-        return Outcome(self.environment.read(observation), reward, terminated, truncated)
+        return Outcome(self.environment.seen(observation), reward, terminated, truncated)
 
     def close_all(self) -> None:
         self.vector.close()

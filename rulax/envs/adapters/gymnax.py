@@ -116,6 +116,9 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
         )
         return adapters.strong(next_state), transition
 
+    def seen(self, observation: PyTree) -> PyTree:
+        return adapters.one_hot(observation, self.categories) if self.categories else observation
+
     def _ends_by_itself(self, task: PyTree, state: PyTree, action: Array, key: Array, ended: Array) -> Array:
         """Whether the `done` of gymnax 0.0.x would be set without a time limit: the same step, with the limit out of reach.
 
