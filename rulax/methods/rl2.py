@@ -140,7 +140,7 @@ def pulls(world: Callable[..., Environment], number: int, judge: Judge, updates:
 FIVE, TWO = (functools.partial(BernoulliBandit, arms=arms) for arms in (5, 2))
 # What an action is worth in a random MDP shows at once or soon after; what follows later is mostly noise to learn from. With the
 # horizon that bandits have, nothing was learned in the same time.
-EPISODES = {"clock": True, "discount": 0.9, "trace": 0.3}
+EPISODES: dict[str, Any] = {"clock": True, "discount": 0.9, "trace": 0.3}
 DUAN = "Duan et al. 2016, table 1"
 INFORMATIVE = Setting(
     lambda: InformativeArm(pulls=5),
