@@ -98,7 +98,7 @@ class Environment(abc.ABC):
         return action
 
     def seen(self, observation: PyTree) -> PyTree:
-        """What an agent sees of an observation that the world's own library shows, one or a batch; else it is left as it is."""
+        """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
         return observation
 
 
@@ -113,7 +113,7 @@ class HostEnvironment(abc.ABC):
     action_dimensions: int = 0
     observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = True
-    frames: int = 1  # of which an image [H, W, frames] is a stack, the oldest first: replay then stores each frame once
+    frames: int = 1  # of which all images [H, W, frames x colours] are stacks, the oldest first: replay stores each frame once
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:
@@ -124,7 +124,7 @@ class HostEnvironment(abc.ABC):
         return action
 
     def seen(self, observation: PyTree) -> PyTree:
-        """What an agent sees of an observation that the world's own library shows, one or a batch; else it is left as it is."""
+        """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
         return observation
 
 

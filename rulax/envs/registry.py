@@ -115,13 +115,12 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
         raise _unknown(name)
     if family.prefix == "gymnasium" and not _gymnasium_knows(environment_id):
         raise _unknown(name)
-    frames = options.pop("stack", 1)
-    world = module.make(environment_id, **options)
-    if frames == 1:
-        return world
+    if "stack" not in options:
+        return module.make(environment_id, **options)
     from rulax.envs.adapters.stacking import stack
 
-    return stack(name, world, frames)
+    frames = options.pop("stack")
+    return stack(name, module.make(environment_id, **options), frames)
 
 
 def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:

@@ -52,6 +52,7 @@ class Tested:
     reference: Reference
     baselines: dict[str, float] = dataclasses.field(default_factory=dict)  # others on the same tasks
     details: dict[str, float] = dataclasses.field(default_factory=dict)  # further numbers worth printing
+    tasks: int = 0  # where `values` holds one number that is made of so many tasks together
 
 
 class Study(abc.ABC):

@@ -125,7 +125,8 @@ class Functions(Study):
         return self.loop.done()
 
     def test(self) -> Tested:
-        errors, filtered = errors_of(self.state.params, self.setting.test_functions, self.setting.examples)
+        each, filtered = errors_of(self.state.params, self.setting.test_functions, self.setting.examples)
+        errors = each.mean(0)
         details = {f"error at {i}, of the variance": float(errors[i - 1]) / VARIANCE for i in SHOWN}
         details |= {f"mean squared error at {i}": float(errors[i - 1]) for i in SHOWN}
         details |= {f"linear filter's at {i}": float(filtered[i - 1]) for i in SHOWN}
@@ -134,7 +135,15 @@ class Functions(Study):
         )
         never = float(self.setting.examples + 1)
         value = np.array([examples_needed(errors, self.setting.known)], float)
-        return Tested(value, never, reference, details=details | {"test functions": float(self.setting.test_functions)})
+        low, high = np.quantile(resampled(each, self.setting.known), (0.025, 0.975))
+        details |= {"95 % of resampled test sets need from": float(low), "to": float(high)}
+        return Tested(value, never, reference, details=details, tasks=len(each))
+
+
+def resampled(each: np.ndarray, known: float, times: int = 200) -> np.ndarray:
+    """The examples needed on test sets of as many functions, drawn from these with replacement."""
+    draws = np.random.default_rng(TEST_SEED).multinomial(len(each), np.full(len(each), 1 / len(each)), times)
+    return np.array([examples_needed(errors, known) for errors in draws @ each / len(each)])
 
 
 def examples_needed(errors: np.ndarray, known: float) -> int:
@@ -144,7 +153,7 @@ def examples_needed(errors: np.ndarray, known: float) -> int:
 
 
 def errors_of(params: PyTree, number: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean squared errors at each example [T] over `number` new functions: the network's, and the linear filter's."""
+    """Squared errors at each example: the network's for each of `number` functions [N, T], the linear filter's on average [T]."""
 
     @functools.partial(jax.jit, static_argnums=1)
     def look(params: PyTree, size: int, key: Array) -> tuple[Array, Array, Array]:
@@ -155,11 +164,11 @@ def errors_of(params: PyTree, number: int, examples: int) -> tuple[np.ndarray, n
     for group in range(-(-number // TEST_AT_ONCE)):
         size = min(TEST_AT_ONCE, number - group * TEST_AT_ONCE)
         x, y, predicted = look(params, size, jax.random.fold_in(jax.random.key(TEST_SEED), group))
-        ours.append(np.square(np.asarray(predicted, float) - np.asarray(y, float)).sum(1))
+        ours.append(np.square(np.asarray(predicted, float) - np.asarray(y, float)).T)
         features = quadratic_features(np.swapaxes(np.asarray(x, float), 0, 1))
         filters.append(bayes_linear_filter(features, np.asarray(y, float).T).expected_error.sum(0))
         sizes.append(size)
-    return sum(ours) / sum(sizes), sum(filters) / sum(sizes)
+    return np.concatenate(ours), sum(filters) / sum(sizes)
 
 
 SETTINGS: dict[Suite, Setting] = {"quick": Setting(400, 2_000, known=0.6), "full": Setting(10_000, 20_000)}

@@ -203,8 +203,8 @@ class Tuning(Study):
             self.shown = metrics
         each = self.setting.updates
         made = self.loop.made + each * len(self.scores) + (int(self.fixed.iteration) if self.fixed is not None else 0)
-        steps = made * self.setting.learning.streams * self.setting.learning.unroll
-        return Progress(made / (each * (1 + len(self.setting.fixed))), made, steps, value)
+        steps = self.loop.made * self.setting.learning.streams * self.setting.learning.unroll  # without those of the baselines
+        return Progress(made / (each * (1 + len(self.setting.fixed))), self.loop.made, steps, value)
 
     def done(self) -> bool:
         return self.loop.done() and len(self.scores) == len(self.setting.fixed)

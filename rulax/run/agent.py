@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.agents.distributions import likeliest_choice, sample_choice
+from rulax.envs.adapters.stacking import Stacked
 from rulax.types import Array, Policy, PyTree
 
 
@@ -21,7 +22,8 @@ def _decide(params: PyTree, observation: Array, first: Array, memory: PyTree) ->
 class AgentHandle:
     """One agent's parameters, the environment that it was trained in, and its memory of the episode so far.
 
-    Observations and actions are the environment's own: the index of a `Discrete` space is read, and counted, as it does.
+    Observations and actions are the environment's own: the index of a `Discrete` space is read, and counted, as it does; where
+    frames are stacked it is shown one frame after the other.
     """
 
     def __init__(self, params: PyTree, environment: Any):
@@ -29,8 +31,9 @@ class AgentHandle:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a new episode. Only agents with a recurrent core remember anything."""
+        """Begin a new episode: nothing is remembered of the last one."""
         self.memory: PyTree = None
+        self.frames: PyTree = None  # the last ones, where the environment stacks them
         self.first = True
 
     def act(self, observation: Any, key: Array | None = None, greedy: bool = True) -> Any:
@@ -42,6 +45,8 @@ class AgentHandle:
         if not greedy and key is None:
             raise ValueError("act(greedy=False) draws an action at random and needs a key, for example jax.random.key(0)")
         shown = self.environment.seen(observation)
+        if isinstance(self.environment, Stacked):
+            shown = self.frames = self.environment.push(self.frames, shown)
         observation = jax.tree.map(lambda spec, part: jnp.asarray(part, spec.dtype), self.observation, shown)
         parts = list(zip(jax.tree.leaves(self.observation), jax.tree.leaves(observation), strict=True))  # one, or a dictionary's
         single = all(part.shape == spec.shape for spec, part in parts)

@@ -213,11 +213,15 @@ def assemble(cls: type, given: dict[str, Any]) -> Any:
 
 
 def merge(preset: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """What was given wins. Options of an environment or a rule belong to it: naming another one drops the preset's."""
+    """What was given wins. Options of an environment or a rule belong to it: naming another one drops the preset's.
+
+    Where a preset names none (ProcGen has 16 games), its options are for whichever is named.
+    """
     merged = {**preset, **given}
     for owner in ("env", "rule"):
         options = f"{owner}_options"
-        kept = preset.get(options, {}) if given.get(owner, preset.get(owner)) == preset.get(owner) else {}
+        meant = owner not in preset or given.get(owner, preset[owner]) == preset[owner]
+        kept = preset.get(options, {}) if meant else {}
         merged[options] = {**kept, **given.get(options, {})}
     return merged
 

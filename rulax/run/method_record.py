@@ -29,8 +29,8 @@ class Seed(NamedTuple):
     tasks: int
     random: float
     reference: Reference
-    baselines: dict[str, float]
-    details: dict[str, float]
+    baselines: dict[str, float | None]  # None: no number, for example because an agent diverged
+    details: dict[str, float | None]
     meta_updates: int
     env_steps: int
     wall_s: float
@@ -48,11 +48,11 @@ class Seed(NamedTuple):
             seed=seed,
             value=float(values.mean()),
             deviation=deviation,
-            tasks=int(values.size),
+            tasks=tested.tasks or int(values.size),
             random=float(tested.random),
             reference=tested.reference,
-            baselines={name: float(value) for name, value in tested.baselines.items()},
-            details={name: float(value) for name, value in tested.details.items()},
+            baselines=finite(tested.baselines),
+            details=finite(tested.details),
             meta_updates=latest.meta_updates if latest else 0,
             env_steps=latest.env_steps if latest else 0,
             wall_s=round(seconds, 2),
@@ -64,10 +64,12 @@ class Seed(NamedTuple):
 def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed]) -> dict[str, Any]:
     """All that is known of an experiment; `value` is the mean over seeds, none of which is left out."""
     values = [seed.value for seed in seeds]
-    value, reference = float(np.mean(values)), seeds[0].reference
+    value = float(np.mean(values))
+    reference = seeds[0].reference._replace(value=float(np.mean([seed.reference.value for seed in seeds])))
     random = float(np.mean([seed.random for seed in seeds]))
     published = experiment.published._asdict() if experiment.published else None
     details = mean_of([seed.details for seed in seeds])
+    margin = details.get(WORST_MARGIN, 0.0)
     return {
         "id": f"{experiment.method}.{experiment.name}",
         "method": experiment.method,
@@ -91,7 +93,7 @@ def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed])
         "score": score(value, random, reference.value),
         "published_score": score(published["value"], random, reference.value) if published else None,
         "goal": experiment.goal_of(config.suite),
-        "pass": experiment.reaches(value, config.suite) and (config.suite == "quick" or details.get(WORST_MARGIN, 0.0) >= 0),
+        "pass": experiment.reaches(value, config.suite) and (config.suite == "quick" or (margin is not None and margin >= 0)),
         "baselines": mean_of([seed.baselines for seed in seeds]),
         "details": details,
         "per_seed": [seed._asdict() | {"reference": seed.reference._asdict()} for seed in seeds],
@@ -111,9 +113,15 @@ def interval(seeds: list[Seed]) -> float:
     return math.hypot(tasks, spread)
 
 
-def mean_of(numbers: list[dict[str, float]]) -> dict[str, float]:
-    """Means over seeds, by name."""
-    return {name: float(np.mean([each[name] for each in numbers if name in each])) for name in numbers[0]}
+def finite(numbers: dict[str, float]) -> dict[str, float | None]:
+    """Without what JSON cannot say."""
+    return {name: float(value) if math.isfinite(value) else None for name, value in numbers.items()}
+
+
+def mean_of(numbers: list[dict[str, float | None]]) -> dict[str, float | None]:
+    """Means over seeds, by name; None where one of them has no number."""
+    every = {name: [each[name] for each in numbers if name in each] for name in numbers[0]}
+    return {name: None if None in found else float(np.mean(found)) for name, found in every.items()}  # type: ignore[arg-type]
 
 
 def read_record(path: Path) -> dict[str, Any] | None:

@@ -56,7 +56,8 @@ def show(records: list[dict[str, Any]], folder: Path) -> None:
         if number == 0:
             print("  ".join("─" * width for width in widths))
     for record in records:
-        others = [f"{name} {value:.4g}" for name, value in (record["baselines"] | record["details"]).items()]
+        numbers = record["baselines"] | record["details"]
+        others = [f"{name} {'diverged' if value is None else format(value, '.4g')}" for name, value in numbers.items()]
         if others:
             print(f"{record['id']}: {', '.join(others)}")
     judged = [record for record in records if record["goal"] is not None]

@@ -98,7 +98,7 @@ def test_reptile_runs_and_chunks_do_not_matter(monkeypatch):
     assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.any(a != b)), one.state.meta_params, one.first)))
 
 
-@pytest.mark.slow  # the quick suite, which CI runs, does the same on the real sizes
+@pytest.mark.slow  # the quick suite, which CI runs, does all of this but the pretraining
 def test_maml_gives_a_verdict_with_all_its_parts(monkeypatch):
     monkeypatch.setattr(maml.point, "Point", Short)
     monkeypatch.setitem(maml.POINT_SIZES, "quick", TINY._replace(pretraining=1))

@@ -153,7 +153,7 @@ def test_a_study_tunes_then_trains_with_fixed_discounts():
     while not made.done():
         progress = made.advance()
     assert progress.fraction == 1.0
-    assert progress.meta_updates == 2 * SMALL.updates
+    assert progress.meta_updates == SMALL.updates
     assert progress.env_steps == 2 * SMALL.updates * 12
     assert sorted(made.scores) == [0.99]
     tested = made.test()

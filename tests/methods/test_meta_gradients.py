@@ -84,9 +84,7 @@ def differences(function, agent, step=1e-5):
 
 
 # Each is what the experiment of its kind uses.
-@pytest.mark.parametrize(
-    ("setting", "strategy"), [pytest.param(supervised, "plain", marks=pytest.mark.slow), (reinforced, "mixed")]
-)
+@pytest.mark.parametrize(("setting", "strategy"), [(supervised, "plain"), (reinforced, "mixed")])
 def test_maml_is_the_whole_derivative(setting, strategy):
     agent, learner, outer, trial = setting()
     problem = recorded(learner, outer, strategy)

@@ -94,7 +94,7 @@ def test_the_learner_updates_an_agent_with_it(core):
     assert int(state.updates) == 2
 
 
-@pytest.mark.slow  # parity in float64 runs always
+@pytest.mark.slow  # as parity does, where the recorded data is
 def test_it_runs_in_float64():
     with jax.enable_x64(True):
         batch = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, random_batch())

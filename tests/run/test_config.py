@@ -173,3 +173,11 @@ def test_words_of_other_libraries() -> None:
     assert nearest("--lr", known_keys(TrainConfig)) == "learning_rate"
     assert nearest("--num-envs", known_keys(TrainConfig)) == "streams"
     assert nearest("--qqqqqq", known_keys(TrainConfig)) is None
+
+
+@pytest.mark.parametrize(
+    ("preset", "env", "frames"), [("procgen", "envpool/BigfishHard-v0", 4), ("crafter", None, 32), ("sokoban", None, 4)]
+)
+def test_presets_of_the_paper_stack_frames_as_it_does(preset, env, frames):
+    given = {"preset": f"paper-{preset}"} | ({"env": env} if env else {})
+    assert build(TrainConfig, given).env_options == {"stack": frames}

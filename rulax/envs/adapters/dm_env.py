@@ -19,6 +19,8 @@ from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.types import PyTree
 
+MOST_CHOICES = 4096  # per dimension: beyond, somebody meant a number
+
 
 def ids() -> list[str]:
     """None: whatever can be imported is one."""
@@ -54,11 +56,12 @@ def from_dm_env(
         probe = make_one(0)
     except TypeError as error:
         raise ValueError(f"'{name}' cannot be made: {error}") from error
-    actions, shown = _read_actions(name, probe.action_spec(), bins), probe.observation_spec()
+    spec, shown = probe.action_spec(), probe.observation_spec()
+    probe.close()
+    actions = _read_actions(name, spec, bins)
     if key and (not isinstance(shown, Mapping) or key not in shown):
         raise ValueError(f"'{name}' has no part '{key}' in its observation: {shown}")
     shown = shown[key] if key else shown
-    probe.close()
     return CopiedEnvironment(name, actions, _declared(shown), lambda: DmEnvCopy(make_one, key))
 
 
@@ -68,13 +71,16 @@ def _read_actions(name: str, spec: Any, bins: int | None) -> Actions:
     if getattr(spec, "minimum", None) is None:
         raise ValueError(f"{about}, which no agent chooses from; it could from one array with a minimum and a maximum")
     low, high = (np.broadcast_to(np.asarray(end, spec.dtype), spec.shape) for end in (spec.minimum, spec.maximum))
-    if not np.issubdtype(spec.dtype, np.integer):
+    if not np.issubdtype(spec.dtype, np.integer) and spec.dtype != np.bool_:
         try:
             return evenly_spaced(low, high, BINS if bins is None else bins)
         except ValueError as error:
             raise ValueError(f"{about}: {error}") from error
     if bins is not None:
         raise ValueError(f"{about}, which need no bins: leave the option bins out")
+    low, high = low.astype(np.int64), high.astype(np.int64)  # in eight bits their difference would not fit
+    if (high - low).max() >= MOST_CHOICES:
+        raise ValueError(f"{about}: {MOST_CHOICES} choices in one dimension are the most that an agent is given")
     choices = several_of(high - low + 1, low, spec.shape) if spec.shape else one_of(int(high - low) + 1, int(low))
     return dataclasses.replace(choices, values=choices.values.astype(spec.dtype))
 

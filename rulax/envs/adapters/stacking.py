@@ -17,10 +17,12 @@ from rulax.envs.base import HostEnvironment, HostStreams, Timestep
 from rulax.types import PyTree
 
 
-def stack(name: str, environment: Any, frames: Any) -> HostEnvironment:
+def stack(name: str, environment: Any, frames: Any) -> Any:
     """The environment with its images stacked; `name` is for error messages."""
     if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
         raise ValueError(f"'{name}': stack must be a whole number of at least 1, not {frames!r}")
+    if frames == 1:
+        return environment
     if not isinstance(environment, HostEnvironment):
         raise ValueError(f"'{name}' runs inside of JAX; frames can be stacked only in worlds that run on the host")
     if environment.frames > 1:
@@ -57,24 +59,46 @@ class Stacked(HostEnvironment):
         return jax.tree.map(lambda leaf: longer(leaf) if _is_image(leaf) else leaf, self.environment.observation)
 
     def open(self, num_streams: int) -> StackedStreams:
-        return StackedStreams(self, self.environment.open(num_streams), num_streams)
+        return StackedStreams(self, self.environment.open(num_streams))
 
     def native(self, action: np.ndarray) -> np.ndarray:
         return self.environment.native(action)
+
+    def seen(self, observation: PyTree) -> PyTree:
+        return self.environment.seen(observation)  # one frame: `push` makes a stack of it
+
+    def push(self, shown: PyTree, observation: PyTree, kept: Any = True) -> PyTree:
+        """The stacks after a new frame, of one stream or of a batch; `shown` are those before, None before the first.
+
+        Where older frames are not `kept` they become black.
+        """
+
+        def one(spec: Any, stack: np.ndarray, new: np.ndarray) -> np.ndarray:
+            if not _is_image(spec):
+                return new
+            new = np.asarray(new, spec.dtype)
+            depth = new.shape[-1]
+            dark = np.zeros((*new.shape[:-1], depth * (self.frames - 1)), spec.dtype)
+            older = dark if shown is None else stack[..., depth:] * kept
+            return np.concatenate([older, new], -1)  # a new array: the old one may be in use
+
+        specs = self.environment.observation
+        return jax.tree.map(one, specs, specs if shown is None else shown, observation)
 
 
 class StackedStreams(HostStreams):
     """Open streams, and the last frames of each."""
 
-    def __init__(self, environment: Stacked, streams: HostStreams, num_streams: int):
-        self.environment, self.streams, self.num_streams = environment, streams, num_streams
+    def __init__(self, environment: Stacked, streams: HostStreams):
+        self.environment, self.streams = environment, streams
+        self.shown: PyTree = None
 
     @property
     def failed(self) -> Mapping[int, str]:  # type: ignore[override]
         return self.streams.failed
 
     def start(self, seed: int) -> Timestep:
-        self.shown = jax.tree.map(lambda leaf: np.zeros((self.num_streams, *leaf.shape), leaf.dtype), self.environment.observation)
+        self.shown = None
         return self._push(self.streams.start(seed))
 
     def step(self, action: np.ndarray) -> Timestep:
@@ -88,11 +112,5 @@ class StackedStreams(HostStreams):
 
     def _push(self, timestep: Timestep) -> Timestep:
         kept = ~np.asarray(timestep.first)[:, None, None, None]
-
-        def one(spec: Any, shown: np.ndarray, new: np.ndarray) -> np.ndarray:
-            if not _is_image(spec):
-                return new
-            return np.concatenate([shown[..., spec.shape[-1] :] * kept, new], -1)  # a new array: the old one may be in use
-
-        self.shown = jax.tree.map(one, self.environment.environment.observation, self.shown, timestep.observation)
+        self.shown = self.environment.push(self.shown, timestep.observation, kept)
         return timestep._replace(observation=self.shown)

@@ -106,6 +106,12 @@ def test_real_numbers_by_bins_and_several_choices():
     whole = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.int32, [2, -1], [3, 2])))
     assert (whole.num_actions, whole.action_dimensions) == (4, 2)  # the first has two choices, of which each means the same twice
     np.testing.assert_allclose(host.live(whole, np.array([[[1, 3]], [[2, 0]]])).reward[1:, 0], [2 + 200, 3 - 100])
+    small = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.int8, -128, 127)))
+    assert (small.num_actions, small.action_dimensions) == (256, 2)
+    both = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.bool_, False, True)))
+    assert (both.num_actions, both.action_dimensions) == (2, 2)
+    with pytest.raises(ValueError, match="4096 choices in one dimension are the most"):
+        from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.int32, -(2**31), 2**31 - 1)))
     with pytest.raises(ValueError, match="need no bins"):
         from_dm_env(lambda seed: Count(seed), bins=3)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import rulax
 from rulax.envs import make
 from tests.envs.adapters import host
 
@@ -62,3 +63,19 @@ def test_what_cannot_be_stacked(name, frames, message):
         pytest.importorskip("ale_py")
     with pytest.raises(ValueError, match=message):
         make(name, stack=frames)
+
+
+def test_a_trained_agent_is_shown_one_frame_after_the_other():
+    """Trained with replay, which stores frames once; then its handle sees what training showed."""
+    settings = {"streams": 2, "unroll": 4, "batch": 2, "replay": 0.5, "capacity": 8, "warmup": 2, "hidden": (8,), "channels": (2,)}
+    options = {"env_options": {"stack": 3}, "quiet": True}
+    run = rulax.train("gymnasium/RulaxSlides-v0", "actor_critic", steps=64, **settings, **options)
+    assert np.isfinite(run.metrics["loss"][-1])
+    agent, world = run.agent, Slides()
+    observation, _ = world.reset()
+    agent.act(observation)
+    agent.act(world.step(0)[0])
+    np.testing.assert_array_equal(agent.frames["picture"][0, 0, ::2], [0, 10, 11])
+    agent.reset()
+    agent.act(observation)
+    np.testing.assert_array_equal(agent.frames["picture"][0, 0, ::2], [0, 0, 10])
