@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from rulax.methods.base import Experiment, Progress, Reference, Study, Suite, Tested
+from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, Study, Suite, Tested
 from rulax.methods.loop import Loop
 from rulax.rules.returns import lambda_returns
 from rulax.types import Array, Metrics, PyTree
@@ -183,6 +183,7 @@ class Lives(Study):
             f"mean {process.tuned} where it should be low": float(low.mean()),
             "lowest of those that should be high": float(high.min()),
             "highest of those that should be low": float(low.max()),
+            WORST_MARGIN: float(high.min() - low.max()),  # the order must be right in every state
         }
         names = {0: "constant 0", best: "best constant", len(GRID) - 1: "constant 1"}
         others = {f"error of {name}": float(constants[:, place].mean()) for place, name in names.items()}

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rulax.evaluation.references import bandit_optimal, bandit_policies, mdp_planners
-from rulax.methods.base import Reference, Tested
+from rulax.methods.base import WORST_MARGIN, Reference, Tested
 from rulax.types import Experience
 
 BASELINE_SEED = 7
+LEAST_INTERACTION = 0.5  # of an agent with a model of the two-step task
 
 
 class Judge(NamedTuple):
@@ -121,7 +122,9 @@ def stay_probabilities(played: Experience, choices: int = 10) -> dict[str, float
         for way, usual in (("common", True), ("rare", False))
     }
     after_reward, after_none = (chance[f"{brought} common"] - chance[f"{brought} rare"] for brought in ("rewarded", "unrewarded"))
-    return {f"stays after {name}": value for name, value in chance.items()} | {"stay interaction": after_reward - after_none}
+    interaction = after_reward - after_none
+    stays = {f"stays after {name}": value for name, value in chance.items()}
+    return stays | {"stay interaction": interaction, WORST_MARGIN: interaction - LEAST_INTERACTION}
 
 
 def random_mdp(episodes: int, planned: int = 2_000) -> Judge:
