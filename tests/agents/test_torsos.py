@@ -130,7 +130,7 @@ def test_the_handle_of_an_agent_takes_dictionaries():
     """What `rulax train nethack/...` tells users to call at the end."""
     network = Network(hidden=(5,), symbols=50, embedding=4)
     agent = make_agent(jax.random.key(0), NETHACK, 3, {"policy": Head(3)}, network)
-    world = SimpleNamespace(observation=NETHACK, native=lambda action: action)
+    world = SimpleNamespace(observation=NETHACK, native=lambda action: action, seen=lambda observation: observation)
     handle = AgentHandle(agent, world)
     one = {"glyphs": np.ones((21, 79), np.int16), "blstats": np.arange(27.0)}
     assert handle.act(one) in (0, 1, 2)
