@@ -137,11 +137,11 @@ class Shots(NamedTuple):
     meta_rate: float = 1e-3
     updates: int = 1
     hidden: tuple[int, ...] = (40, 40)
-    tested: int = 2000
+    tested: int = 2000  # of 20,000 gradient descent diverges on one or two, and their mean is infinite
     chunk: int = 500
 
 
-SINUSOID_SIZES = {"quick": Shots(4000), "full": Shots(40_000, tested=20_000)}
+SINUSOID_SIZES = {"quick": Shots(4000), "full": Shots(40_000)}
 
 
 def start_sinusoid(estimator: str, suite: Suite, seed: int) -> Study:
