@@ -141,7 +141,7 @@ class Shots(NamedTuple):
     chunk: int = 500
 
 
-SINUSOID_SIZES = {"quick": Shots(4000), "full": Shots(40_000)}
+SINUSOID_SIZES = {"quick": Shots(4000), "full": Shots(70_000)}
 
 
 def start_sinusoid(estimator: str, suite: Suite, seed: int) -> Study:
