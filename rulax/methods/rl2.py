@@ -168,7 +168,7 @@ EXPERIMENTS = (
         "5 arms with probabilities U[0, 1], 100 pulls (quick: 20)",
         "expected reward of a trial",
         (78.3, 12.0),
-        pulls(FIVE, 100, bandit(100), 600, memory=64, learning_rate=2.5e-3),
+        pulls(FIVE, 100, bandit(100), 600, memory=64),
         pulls(FIVE, 20, bandit(20), 60),
         published=Published(78.7, DUAN),
         minutes=15,
