@@ -95,7 +95,7 @@ def picture(records: list[dict[str, Any]]) -> bytes:
     axes.set_yticks(range(len(records)), [record["id"] for record in reversed(records)])
     axes.axvline(0, color="#999999", linewidth=0.8)
     axes.axvline(1, color="#999999", linewidth=0.8)
-    axes.set_xlabel("score: 0 no learning, 1 the reference; green: goal reached, red: missed, ◇ published")
+    axes.set_xlabel("score: 0 no learning, 1 the reference\ngreen: goal reached, red: missed, ◇ published")
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     buffer = io.BytesIO()
