@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 Array = jax.Array
 PyTree = Any
@@ -84,3 +85,13 @@ def now(values: PyTree) -> PyTree:
 def later(values: PyTree) -> PyTree:
     """Of `T + 1` entries, the `T` that the actions led to."""
     return jax.tree.map(lambda x: x[1:], values)
+
+
+def strong(tree: PyTree) -> PyTree:
+    """The same numbers as arrays whose type is not weak: else a scan takes them for two types, or a program is compiled twice."""
+
+    def one(x: Any) -> Any:
+        x = jnp.asarray(x)
+        return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
+
+    return jax.tree.map(one, tree)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.learning.train import CHUNK_SECONDS
-from rulax.types import Array, Metrics, PyTree
+from rulax.types import Array, Metrics, PyTree, strong
 
 
 class Loop:
@@ -28,7 +28,7 @@ class Loop:
         """Go on for about a second: the next state, and the means of the metrics."""
         number = min(self._chunk, self.total - self.made)
         began = time.perf_counter()
-        state, sums = jax.block_until_ready(self._several(jax.tree.map(strongly_typed, state), jnp.int32(number)))
+        state, sums = jax.block_until_ready(self._several(strong(state), jnp.int32(number)))
         self._chunk = max(1, int(number * min(CHUNK_SECONDS / (time.perf_counter() - began), 4)))
         self.made += number
         return state, {name: float(value) / number for name, value in sums.items()}
@@ -43,8 +43,3 @@ class Loop:
             return state, {name: sums[name] + metrics[name] for name in sums}
 
         return jax.lax.fori_loop(0, number, body, (state, nothing))
-
-
-def strongly_typed(x: Array) -> Array:
-    """The same array, whose type is not weak: a state that changes its type after the first step is compiled for twice."""
-    return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)

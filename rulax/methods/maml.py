@@ -137,7 +137,7 @@ class Shots(NamedTuple):
     meta_rate: float = 1e-3
     updates: int = 1
     hidden: tuple[int, ...] = (40, 40)
-    tested: int = 2000  # of 20,000 gradient descent diverges on one or two, and their mean is infinite
+    tested: int = 2000  # of 20,000 gradient descent diverged on at least one, and their mean said nothing
     chunk: int = 500
 
 

@@ -12,12 +12,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
-from rulax.types import PyTree
 
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
 OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
@@ -55,16 +52,6 @@ def one_hot(observation: Any, categories: int, first: int = 0) -> np.ndarray:
     if np.any((indices < first) | (indices >= first + categories)):
         raise ValueError(f"an observation is one of {categories} indices from {first} on, not {observation}")
     return np.eye(categories, dtype=np.float32)[indices - first]
-
-
-def strong(tree: PyTree) -> PyTree:
-    """Numbers as arrays of a definite type: libraries mix Python numbers with arrays, which a scan takes for two types."""
-
-    def one(x: Any) -> Any:
-        x = jnp.asarray(x)
-        return x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else jax.lax.convert_element_type(x, x.dtype)
-
-    return jax.tree.map(one, tree)
 
 
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:

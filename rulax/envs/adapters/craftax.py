@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from rulax.envs import adapters
 from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import TimeLimit
-from rulax.types import Array, PyTree
+from rulax.types import Array, PyTree, strong
 
 DEFAULTS = {"limit": 10_000, "worlds": 256, "seed": 0}
 
@@ -75,10 +75,10 @@ class CraftaxEnvironment(Environment):
         transition = Transition(
             shown.astype(jnp.float32), jnp.asarray(reward, jnp.float32), jnp.asarray(ended, bool), jnp.bool_(False)
         )
-        return adapters.strong(state), transition
+        return strong(state), transition
 
     def _generate(self, key: Array) -> PyTree:
-        return adapters.strong(self.world.reset_env(key, self.params)[1])
+        return strong(self.world.reset_env(key, self.params)[1])
 
     def _show(self, state: PyTree) -> Array:
         return self.world.get_obs(state).astype(jnp.float32)

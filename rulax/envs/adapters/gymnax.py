@@ -17,7 +17,7 @@ from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
 from rulax.envs.base import Environment, Transition
 from rulax.envs.registry import as_option
-from rulax.types import Array, PyTree
+from rulax.types import Array, PyTree, strong
 
 
 def ids() -> list[str]:
@@ -66,7 +66,7 @@ def adapt(id: str, world: Any, params: PyTree, bins: int | None = None) -> Gymna
     values = jax.eval_shape(world.step, jax.random.key(0), state, action, params)
     return GymnaxEnvironment(
         world=world,
-        task=adapters.strong(params),
+        task=strong(params),
         actions=actions,
         observation=jax.eval_shape(lambda x: _readable(x, categories), observation),
         categories=categories,
@@ -94,7 +94,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         observation, state = self.world.reset_env(key, task)
-        return adapters.strong(state), _readable(observation, self.categories)
+        return strong(state), _readable(observation, self.categories)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """One step of gymnax, in which an end by the time limit is a truncation unless the episode ended there anyway."""
@@ -114,7 +114,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
             terminated=jnp.asarray(terminated, bool),
             truncated=jnp.asarray(truncated, bool) & ~jnp.asarray(terminated, bool),
         )
-        return adapters.strong(next_state), transition
+        return strong(next_state), transition
 
     def seen(self, observation: PyTree) -> PyTree:
         return adapters.one_hot(observation, self.categories) if self.categories else observation

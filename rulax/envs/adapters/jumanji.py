@@ -15,7 +15,7 @@ from rulax.envs import adapters
 from rulax.envs.adapters.sokoban import Levels, make_levels
 from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import TimeLimit
-from rulax.types import Array, PyTree
+from rulax.types import Array, PyTree, strong
 
 CODES = (5, 5)  # of Sokoban's grid: agent and boxes, walls and targets
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -72,7 +72,7 @@ class SokobanWorld(Environment):
 
     def step(self, task: Levels, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         state, timestep = self.world.step(state, jnp.asarray(action, jnp.int32))
-        return adapters.strong(state), _transition(timestep, adapters.planes(timestep.observation.grid, CODES, jnp))
+        return strong(state), _transition(timestep, adapters.planes(timestep.observation.grid, CODES, jnp))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -95,11 +95,11 @@ class SnakeWorld(Environment):
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
         state, timestep = self.world.reset(key)
-        return adapters.strong(state), timestep.observation.grid.astype(jnp.float32)
+        return strong(state), timestep.observation.grid.astype(jnp.float32)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         state, timestep = self.world.step(state, jnp.asarray(action, jnp.int32))
-        return adapters.strong(state), _transition(timestep, timestep.observation.grid.astype(jnp.float32))
+        return strong(state), _transition(timestep, timestep.observation.grid.astype(jnp.float32))
 
 
 def _transition(timestep: Any, observation: Array) -> Transition:

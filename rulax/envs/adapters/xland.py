@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from rulax.envs import adapters
 from rulax.envs.base import Environment, Transition
-from rulax.types import Array, PyTree
+from rulax.types import Array, PyTree, strong
 
 CODES = (13, 12)  # tiles and colours
 
@@ -58,7 +58,7 @@ class XLandEnvironment(Environment):
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
         timestep = self.world.reset(self.params, key)
-        return adapters.strong(timestep), adapters.planes(timestep.observation, CODES, jnp)
+        return strong(timestep), adapters.planes(timestep.observation, CODES, jnp)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """The package says discount 0 for a goal, and 1 for the time limit (`max_steps`)."""
@@ -66,4 +66,4 @@ class XLandEnvironment(Environment):
         terminated = timestep.discount == 0
         shown = adapters.planes(timestep.observation, CODES, jnp)
         transition = Transition(shown, timestep.reward.astype(jnp.float32), terminated, timestep.last() & ~terminated)
-        return adapters.strong(timestep), transition
+        return strong(timestep), transition
