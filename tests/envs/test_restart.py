@@ -41,16 +41,16 @@ def test_one_stream_starts_again_and_the_other_goes_on(tmp_path):
     copy, count, first, valid, ended, total, length = columns(timesteps, 0)
     # The third step raises: it leads to the start of copy 2, whose own episode of four steps then counts alone.
     assert copy == [0, 0, 0, 2, 2, 2, 2, 2]
-    assert count == [0, 1, 2, 0, 1, 2, 3, 4]
-    assert first == [True, False, False, True, False, False, False, False]
+    assert count == [0, 1, 2, 0, 1, 2, 3, 0]
+    assert first == [True, False, False, True, False, False, False, True]
     assert valid == [True, True, True, False, True, True, True, True]
     assert ended == [False] * 7 + [True]
     assert (total[-1], length[-1]) == (4.0, 4)
     assert timesteps.reward[3, 0] == 0
     copy, count, _, valid, ended, total, length = columns(timesteps, 1)
     assert copy == [1] * 8
-    assert count == [0, 1, 2, 3, 4, 0, 1, 2]
-    assert valid == [True] * 5 + [False, True, True], "the dummy after the end"
+    assert count == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert valid == [True] * 8
     assert (ended.index(True), total[4], length[4]) == (4, 4.0, 4)
 
 
@@ -58,11 +58,12 @@ def test_an_environment_that_fails_to_reset_is_replaced_too(tmp_path):
     timesteps, restarts = live(adapter.make(ID, folder=str(tmp_path), what="reset", when=4, who=(0,)), 6)
     assert restarts.tolist() == [1, 0]
     copy, count, first, valid, ended, *_ = columns(timesteps, 0)
-    assert copy == [0, 0, 0, 0, 0, 2, 2]
-    assert count == [0, 1, 2, 3, 4, 0, 1]
-    assert first == [True, False, False, False, False, True, False]
-    assert valid == [True, True, True, True, True, False, True]
-    assert ended == [False, False, False, False, True, False, False], "that episode had ended before"
+    assert copy == [0, 0, 0, 0, 2, 2, 2]
+    assert count == [0, 1, 2, 3, 0, 1, 2]
+    assert first == [True, False, False, False, True, False, False]
+    assert valid == [True, True, True, True, False, True, True]
+    assert ended == [False, False, False, False, True, False, False], "that episode had ended before, and counts"
+    assert (timesteps.episode.total[4, 0], timesteps.episode.length[4, 0]) == (4.0, 4)
 
 
 def test_too_many_failures_end_the_run_in_one_sentence(tmp_path):

@@ -1,6 +1,7 @@
 """Gymnasium environments as `HostEnvironment`s: they step on the CPU, outside of JAX, and fill numpy timesteps.
 
-Gymnasium resets an ended episode in one of two ways, and `valid` makes both correct; `streams.Streams` says how.
+In this process the copies are stepped and reset by our own loop, which loses no step and takes less time than Gymnasium's vector
+environment. In worker processes that vector environment does it, and resets in one of two ways; `streams.Streams` says how.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
-from rulax.envs.adapters.streams import Autoreset, Outcome, Streams
+from rulax.envs.adapters.streams import Autoreset, CopiedStreams, Outcome, Streams
 from rulax.envs.adapters.surviving import FAILED, Surviving
 from rulax.envs.base import HostEnvironment
 from rulax.types import PyTree
@@ -31,7 +32,7 @@ def ids() -> list[str]:
 def make(
     id: str,
     *,
-    autoreset: Autoreset = "next_step",
+    autoreset: Autoreset | None = None,
     flatten: bool = False,
     processes: bool = False,
     bins: int | None = None,
@@ -41,11 +42,13 @@ def make(
     """The Gymnasium environment of that id; options go to `gymnasium.make` (`max_episode_steps=...` is its time limit).
 
     `flatten` turns observations of any kind into one vector; `processes` gives every stream a process of its own, which pays
-    only where one step takes longer than sending it (not for CartPole). `bins` is how many evenly spaced numbers there are to
-    choose from in each dimension of a continuous action, 11 unless given. `wrappers` are put around every copy, in this order.
+    only where one step takes longer than sending it (not for CartPole). `autoreset` asks for Gymnasium's own vector environment
+    and its way of resetting, which processes have anyway (`next_step` unless given). `bins` is how many evenly spaced numbers
+    there are to choose from in each dimension of a continuous action, 11 unless given. `wrappers` are put around every copy, in
+    this order.
     """
     gymnasium = adapters.load("gymnasium", "gymnasium")
-    if autoreset not in AUTORESET_NAMES:
+    if autoreset is not None and autoreset not in AUTORESET_NAMES:
         raise ValueError(f"unknown autoreset {autoreset!r}; known: {', '.join(AUTORESET_NAMES)}")
     worn = (*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else []))
     probe = _make_one(id, options)
@@ -62,7 +65,7 @@ def make(
         observation=jax.tree.map(lambda part: part.shown, parts),
         parts=parts,
         actions=actions,
-        autoreset=autoreset,
+        autoreset=autoreset or ("next_step" if processes else "when_needed"),
         wrappers=worn,
         processes=processes,
         options=options,
@@ -99,7 +102,9 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     processes: bool
     options: dict[str, Any]
 
-    def open(self, num_streams: int) -> GymnasiumStreams:
+    def open(self, num_streams: int) -> Streams:
+        if self.autoreset == "when_needed":
+            return CopiedStreams(self, num_streams)
         gymnasium = adapters.load("gymnasium", "gymnasium")
         vector_options = {"autoreset_mode": AUTORESET_NAMES[self.autoreset]}
         if self.processes:
@@ -115,10 +120,31 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         )
         return GymnasiumStreams(self, vector, num_streams)
 
+    def make_one(self) -> GymnasiumCopy:
+        world = adapters.load("gymnasium", "gymnasium").make(self.id, disable_env_checker=True, **self.options)
+        for wrapper in self.wrappers:
+            world = wrapper(world)
+        return GymnasiumCopy(world)
+
+    def stacked(self, observations: list[Any]) -> PyTree:
+        if isinstance(self.parts, dict):
+            return self.seen({name: np.stack([one[name] for one in observations]) for name in self.parts})
+        return self.seen(np.stack(observations))
+
     def seen(self, observation: Any) -> PyTree:
         if isinstance(self.parts, dict):
             return {name: part.read(observation[name]) for name, part in self.parts.items()}
         return self.parts.read(observation)
+
+
+class GymnasiumCopy:
+    """One environment, as `streams.Copy` wants it."""
+
+    def __init__(self, world: Any):
+        self.world, self.step, self.close = world, world.step, world.close
+
+    def reset(self, seed: int | None) -> PyTree:
+        return self.world.reset(seed=seed)[0]
 
 
 class GymnasiumStreams(Streams):

@@ -137,11 +137,31 @@ class Copy(Protocol):
     def reset(self, seed: int | None) -> PyTree:
         """Start an episode; a seed starts the whole sequence of episodes anew, None goes on with it."""
 
-    def step(self, action: Any) -> tuple[PyTree, float, bool, bool]:
-        """Observation, reward, terminated, truncated. The action is the world's own: a number, or an array."""
+    def step(self, action: Any) -> tuple[Any, ...]:
+        """Observation, reward, terminated, truncated; what follows those is not read. The action is the world's own: a number,
+        or an array."""
 
     def close(self) -> None:
         """Release it."""
+
+
+class MadeOfCopies(Protocol):
+    """What `CopiedStreams` ask of their world."""
+
+    @property
+    def num_actions(self) -> int: ...
+
+    @property
+    def action_dimensions(self) -> int: ...
+
+    @property
+    def make_one(self) -> Callable[[], Copy]: ...
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        """The world's own actions."""
+
+    def stacked(self, observations: list[PyTree]) -> PyTree:
+        """One observation per stream as one array [B, ...], or as a dictionary of them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: a function has no useful hash
@@ -154,7 +174,10 @@ class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     make_one: Callable[[], Copy]
 
     def open(self, num_streams: int) -> CopiedStreams:
-        return CopiedStreams(self, [self.make_one() for _ in range(num_streams)])
+        return CopiedStreams(self, num_streams)
+
+    def stacked(self, observations: list[PyTree]) -> PyTree:
+        return jax.tree.map(lambda spec, *parts: np.stack(parts).astype(spec.dtype), self.observation, *observations)
 
 
 class CopiedStreams(Streams):
@@ -162,34 +185,41 @@ class CopiedStreams(Streams):
 
     autoreset: Autoreset = "when_needed"
 
-    def __init__(self, environment: CopiedEnvironment, copies: list[Copy]):
-        super().__init__(len(copies), environment.num_actions, environment.action_dimensions)
-        self.environment, self.copies, self.replaced = environment, copies, 0
+    def __init__(self, environment: MadeOfCopies, num_streams: int):
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        self.environment, self.replaced = environment, 0
+        self.copies = [environment.make_one() for _ in range(num_streams)]
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
         self.seeds = seeds
-        return self._stack([copy.reset(int(seed)) for copy, seed in zip(self.copies, seeds, strict=True)])
+        return self.environment.stacked([copy.reset(int(seed)) for copy, seed in zip(self.copies, seeds, strict=True)])
 
     def step_all(self, action: np.ndarray) -> Outcome:
-        shown, rewards, ends = [], [], []
-        own = self.environment.native(action)
-        for stream in range(self.num_streams):
-            try:
-                observation, reward, terminated, truncated = self._step_one(stream, own[stream])
-            except Exception as error:
-                observation, reward, terminated, truncated = self._replace(stream, error), 0.0, False, False
+        shown, rewards, terminations, truncations = [], [], [], []
+        own, dummy = self.environment.native(action), self.dummy.tolist()
+        for stream, one in enumerate(own.tolist() if own.ndim == 1 else own):  # a loop that every step of every world waits for
+            reward, terminated, truncated = 0.0, False, False
+            if dummy[stream]:
+                observation = self._reset_one(stream)
+            else:
+                try:
+                    observation, reward, terminated, truncated, *_ = self.copies[stream].step(one)
+                except Exception as error:
+                    observation = self._replace(stream, error)
+                if terminated:
+                    observation = self._reset_one(stream)
             shown.append(observation)
             rewards.append(reward)
-            ends.append((terminated, truncated and not terminated))
-        terminated_all, truncated_all = np.array(ends, bool).T
-        return Outcome(self._stack(shown), np.array(rewards, np.float64), terminated_all, truncated_all)
+            terminations.append(terminated)
+            truncations.append(truncated)
+        ended = np.array(terminations, bool)
+        return Outcome(self.environment.stacked(shown), np.array(rewards, np.float64), ended, np.array(truncations, bool) & ~ended)
 
-    def _step_one(self, stream: int, action: np.ndarray) -> tuple[PyTree, float, bool, bool]:
-        copy = self.copies[stream]
-        if self.dummy[stream]:
-            return copy.reset(None), 0.0, False, False
-        observation, reward, terminated, truncated = copy.step(action if action.ndim else action.item())
-        return copy.reset(None) if terminated else observation, reward, terminated, truncated
+    def _reset_one(self, stream: int) -> PyTree:
+        try:
+            return self.copies[stream].reset(None)
+        except Exception as error:
+            return self._replace(stream, error)
 
     def _replace(self, stream: int, error: Exception) -> PyTree:
         """The first observation of a new copy, in the place of one that raised."""
@@ -203,6 +233,3 @@ class CopiedStreams(Streams):
     def close_all(self) -> None:
         for copy in self.copies:
             copy.close()
-
-    def _stack(self, observations: list[PyTree]) -> PyTree:
-        return jax.tree.map(lambda spec, *parts: np.stack(parts).astype(spec.dtype), self.environment.observation, *observations)

@@ -1,4 +1,4 @@
-"""The Gymnasium adapter: exact sequences of both autoreset modes on a tiny world, then the contract on real environments."""
+"""The Gymnasium adapter: exact sequences of all ways to reset on a tiny world, then the contract on real environments."""
 
 import numpy as np
 import pytest
@@ -63,6 +63,9 @@ class Two(gymnasium.Env):
 gymnasium.register("RulaxTwo-v0", Two)
 
 
+WAYS = (None, "next_step", "same_step")  # to reset: ours, and the two of Gymnasium
+
+
 def live(environment, actions, num_streams=2, seed=0):
     """Timesteps, each field stacked to [T+1, B, ...]; `actions` is [T] or [T, B]."""
     streams = environment.open(num_streams)
@@ -99,10 +102,38 @@ def assert_stream(timesteps, *, observation, first, reward, discount, valid, end
     assert timesteps.episode.length.dtype == np.int32
 
 
-@pytest.mark.parametrize("processes", [False, True])
-def test_next_step_terminated(processes):
+def test_our_own_loop_loses_nothing_of_a_terminated_episode():
     assert_stream(
-        live(adapter.make("RulaxThree-v0", processes=processes), [0] * 8),
+        live(adapter.make("RulaxThree-v0"), [0] * 7),
+        observation=[0, 1, 2, 0, 1, 2, 0, 1],
+        first=[1, 0, 0, 1, 0, 0, 1, 0],
+        reward=[0, 1, 2, 3, 1, 2, 3, 1],
+        discount=[1, 1, 1, 0, 1, 1, 0, 1],
+        valid=[1, 1, 1, 1, 1, 1, 1, 1],
+        ended=[3, 6],
+        total=[6, 6],
+        length=[3, 3],
+    )
+
+
+def test_our_own_loop_shows_where_a_truncated_episode_ended():
+    assert_stream(
+        live(adapter.make("RulaxThree-v0", max_episode_steps=2), [0] * 6),
+        observation=[0, 1, 2, 0, 1, 2, 0],
+        first=[1, 0, 0, 1, 0, 0, 1],
+        reward=[0, 1, 2, 0, 1, 2, 0],
+        discount=[1, 1, 1, 1, 1, 1, 1],
+        valid=[1, 1, 1, 0, 1, 1, 0],
+        ended=[2, 5],
+        total=[3, 3],
+        length=[2, 2],
+    )
+
+
+@pytest.mark.parametrize("options", [{"autoreset": "next_step"}, {"processes": True}])
+def test_next_step_terminated(options):
+    assert_stream(
+        live(adapter.make("RulaxThree-v0", **options), [0] * 8),
         observation=[0, 1, 2, 3, 0, 1, 2, 3, 0],
         first=[1, 0, 0, 0, 1, 0, 0, 0, 1],
         reward=[0, 1, 2, 3, 0, 1, 2, 3, 0],
@@ -116,7 +147,7 @@ def test_next_step_terminated(processes):
 
 def test_next_step_truncated():
     assert_stream(
-        live(adapter.make("RulaxThree-v0", max_episode_steps=2), [0] * 6),
+        live(adapter.make("RulaxThree-v0", autoreset="next_step", max_episode_steps=2), [0] * 6),
         observation=[0, 1, 2, 0, 1, 2, 0],
         first=[1, 0, 0, 1, 0, 0, 1],
         reward=[0, 1, 2, 0, 1, 2, 0],
@@ -156,7 +187,7 @@ def test_same_step_truncated():
     )
 
 
-@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+@pytest.mark.parametrize("autoreset", WAYS)
 def test_a_time_limit_on_the_terminating_step_is_a_termination(autoreset):
     timesteps = live(adapter.make("RulaxThree-v0", autoreset=autoreset, max_episode_steps=3), [0] * 3)
     assert (timesteps.discount[3] == 0).all()
@@ -170,28 +201,28 @@ def test_nan_rewards_pass_through():
     assert np.isnan(timesteps.reward[1, 1])
     assert np.isfinite(timesteps.reward).sum() == timesteps.reward.size - 1
     np.testing.assert_array_equal(timesteps.episode.total[3], [6, np.nan])
-    np.testing.assert_array_equal(timesteps.episode.total[7], [6, 6])
+    np.testing.assert_array_equal(timesteps.episode.total[6], [6, 6])
 
 
-def test_both_modes_see_the_same_episodes():
+def test_all_ways_see_the_same_episodes():
     returns = []
-    for autoreset in ("next_step", "same_step"):
+    for autoreset in WAYS:
         for limit in (None, 2):
             options = {} if limit is None else {"max_episode_steps": limit}
             timesteps = live(adapter.make("RulaxThree-v0", autoreset=autoreset, **options), [0] * 20)
             returns.append(timesteps.episode.total[timesteps.episode.ended][:6].tolist())
-    assert returns[0] == returns[2] == [6.0] * 6
-    assert returns[1] == returns[3] == [3.0] * 6
+    assert returns[0] == returns[2] == returns[4] == [6.0] * 6
+    assert returns[1] == returns[3] == returns[5] == [3.0] * 6
 
 
-def test_both_modes_see_the_same_cartpole():
+def test_all_ways_see_the_same_cartpole():
     """Constant actions and one seed: returns and lengths agree, whatever the number of dummy steps between the episodes."""
     seen = []
-    for autoreset in ("next_step", "same_step"):
+    for autoreset in WAYS:
         timesteps = live(adapter.make("CartPole-v1", autoreset=autoreset), [1] * 60, num_streams=1, seed=3)
         seen.append(timesteps.episode.total[timesteps.episode.ended][:4].tolist())
     assert len(seen[0]) == 4
-    assert seen[0] == seen[1]
+    assert seen[0] == seen[1] == seen[2]
 
 
 def test_cartpole_contract():
@@ -200,13 +231,13 @@ def test_cartpole_contract():
     actions = np.random.default_rng(0).integers(0, 2, (80, 3))
     timesteps = live(environment, actions, num_streams=3)
     ended = timesteps.episode.ended
-    np.testing.assert_array_equal(timesteps.first[1:], ended[:-1])
-    np.testing.assert_array_equal(~timesteps.valid[1:], ended[:-1])
+    terminated, truncated = ended & (timesteps.discount == 0), ended & (timesteps.discount == 1)
+    np.testing.assert_array_equal(timesteps.first[1:], terminated[1:] | truncated[:-1])
+    np.testing.assert_array_equal(~timesteps.valid[1:], truncated[:-1])
     assert (timesteps.episode.total[ended] == timesteps.episode.length[ended]).all()
-    truncated = ended & (timesteps.discount == 1)
     assert truncated.any()
     assert (timesteps.episode.length[truncated] == 15).all()
-    assert (ended & (timesteps.discount == 0)).any()
+    assert terminated.any()
 
 
 def test_mountain_car_is_truncated():
@@ -227,7 +258,7 @@ def test_same_seed_same_stream():
     assert (one.observation[0, 1] != other.observation[0, 0]).any()  # neighbouring seeds share no stream
 
 
-@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+@pytest.mark.parametrize("autoreset", WAYS)
 def test_restart_forgets(autoreset):
     """A second start in the middle of an episode, or just before a dummy step, is like the first."""
     streams = adapter.make("RulaxThree-v0", autoreset=autoreset).open(2)
@@ -252,7 +283,7 @@ def test_observations():
     lake = adapter.make("FrozenLake-v1", is_slippery=False)
     assert (lake.observation.shape, lake.observation.dtype) == ((16,), np.float32)
     timesteps = live(lake, [2, 1])
-    np.testing.assert_array_equal(timesteps.observation[:, 0], np.eye(16)[[0, 1, 5]])
+    np.testing.assert_array_equal(timesteps.observation[:, 0], np.eye(16)[[0, 1, 0]])  # a hole: back to the start
     assert adapter.make("Taxi-v4").observation.shape == (500,)
     shifted = live(adapter.make("RulaxThree-v0", kind="discrete"), [0, 0])
     np.testing.assert_array_equal(shifted.observation[:, 0], np.eye(4)[[0, 1, 2]])

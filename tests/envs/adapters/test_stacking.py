@@ -29,7 +29,7 @@ class Slides(gymnasium.Env):
 
     def step(self, action):
         self.count += 1
-        return self.show(), 0.0, self.count == 5, False, {}
+        return self.show(), 0.0, False, self.count == 5, {}  # truncated, so that the last picture is shown
 
 
 gymnasium.register("RulaxSlides-v0", Slides)
