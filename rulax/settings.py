@@ -49,6 +49,8 @@ class Learning:
     """Adam: decay of the mean of squared gradients."""
     adam_eps: float = 1e-8
     """Adam: added to the denominator."""
+    reward_scale: float = 1.0
+    """What rewards are multiplied with before the rule sees them; returns are reported as the environment pays them."""
     slow_decay: float = 0.9
     """How much of the slow copy of the agent stays at each update."""
 

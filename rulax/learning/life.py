@@ -34,7 +34,14 @@ def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
     """The fixed part of a life, from a recipe."""
     learning = recipe.learning
     steps = total_updates * learning.epochs * learning.minibatches
-    return Learner(recipe.rule, make_optimiser(learning, steps), learning.epochs, learning.minibatches, learning.slow_decay)
+    return Learner(
+        recipe.rule,
+        make_optimiser(learning, steps),
+        learning.epochs,
+        learning.minibatches,
+        learning.slow_decay,
+        learning.reward_scale,
+    )
 
 
 def batch_size(learning: Learning) -> int:

@@ -29,6 +29,7 @@ class Learner(NamedTuple):
     epochs: int = 1
     minibatches: int = 1
     slow_decay: float = 0.9
+    reward_scale: float = 1.0
     gradient: Callable | None = None  # another way to compute `gradient`; discovery/memory.py has one that stores less
 
 
@@ -51,6 +52,8 @@ def update(
     learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
     """One update: targets once, then one gradient step, or `epochs` x `minibatches` of them with the same targets."""
+    if learner.reward_scale != 1:
+        experience = experience._replace(reward=experience.reward * learner.reward_scale)
     reading = read(state.params, experience)
     slow = state.slow.predict(state.slow.embed(experience))
     batch = Batch(experience, state.params.predict(reading.embedding), slow)

@@ -65,6 +65,7 @@ ABOVE_ZERO = (
     "checkpoint_minutes",
     "seconds",
     "learning_rate",
+    "reward_scale",
     "adam_eps",
     "meta_learning_rate",
     "critic_learning_rate",

@@ -93,6 +93,17 @@ def test_the_slow_copy_mixes_in_the_parameters_from_before_the_step():
     jax.tree.map(lambda s, p: np.testing.assert_allclose(s, 0.25 * p, rtol=1e-6), after.slow, state.params)
 
 
+def test_the_rule_sees_scaled_rewards():
+    scaled, state = make(reading_rule(), reward_scale=10.0)
+    plain, _ = make(reading_rule())
+    data = experience()
+    one, _ = update(scaled, {}, state, data, jax.random.key(0))
+    two, _ = update(plain, {}, state, data._replace(reward=10 * data.reward), jax.random.key(0))
+    jax.tree.map(np.testing.assert_array_equal, one.params, two.params)
+    other, _ = update(plain, {}, state, data, jax.random.key(0))
+    assert any(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a != b).any()), one.params, other.params)))
+
+
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_one_pass_over_everything_is_one_plain_step(minibatches):
     """Minibatches see each stream once per epoch, and one minibatch in one epoch is the plain update."""
