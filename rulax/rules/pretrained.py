@@ -7,6 +7,7 @@ A file is never trusted: nothing is unpickled, and every shape is compared with 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import urllib.error
@@ -44,6 +45,9 @@ DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
 }
+UNKNOWN = FoundWith(LEARNING, NETWORK)  # where a file does not say
+# Agents whose values begin at zero: with Disco103 they learn what others do not (docs/results.md, "What Disco103 needs").
+PUBLISHED = FoundWith(LEARNING, dataclasses.replace(NETWORK, first_values="zero"))
 NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
 
 
@@ -53,7 +57,7 @@ class RuleFile(NamedTuple):
     params: MetaNetwork
     sizes: Sizes
     about: dict[str, str]  # `found`, `licence`, and whatever else was written
-    found_with: FoundWith = FoundWith(LEARNING, NETWORK)  # the settings to begin with
+    found_with: FoundWith = UNKNOWN  # the settings to begin with
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------
@@ -95,7 +99,7 @@ def load_rule(path: str | Path) -> RuleFile:
         check(path.name, tensors, shapes_of(sizes))
     else:
         raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
-    found = found_with.from_text(path.name, about.get(found_with.KEY, ""), FoundWith(LEARNING, NETWORK))
+    found = found_with.from_text(path.name, about.get(found_with.KEY, ""), PUBLISHED if path.suffix == ".npz" else UNKNOWN)
     return RuleFile(assemble(tensors, sizes), sizes, dict(about), found)
 
 

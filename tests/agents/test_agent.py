@@ -8,6 +8,7 @@ import pytest
 
 from rulax.agents import make_agent
 from rulax.agents.layers import Conv
+from rulax.rules.values import Bins, expected_value
 from rulax.settings import Network
 from rulax.types import Experience, Head, now
 
@@ -138,3 +139,18 @@ def test_convolution_is_the_compilers_own():
     layout = ("NHWC", "HWIO", "NHWC")
     expected = jax.lax.conv_general_dilated(image, layer.weight, (1, 1), "SAME", dimension_numbers=layout) + layer.bias
     np.testing.assert_allclose(layer(image), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_values_of_a_newborn_start_at_zero_if_asked():
+    """Drawn weights make 601 bins all but equally likely, and their mean anything; the other agent differs in nothing else."""
+    heads = {"policy": Head(ACTIONS), "value": Head(601, per_action=True), "next_policy": Head(ACTIONS, per_action=True)}
+    spec, found = jax.ShapeDtypeStruct((4, 3, 2), jnp.float32), {}
+    for start in ("drawn", "zero"):
+        network = Network(hidden=(32,), first_values=start)
+        agent = make_agent(jax.random.key(1), spec, ACTIONS, heads, network)
+        found[start] = agent.predict(agent.embed(experience(agent)))
+    drawn, zero = (np.asarray(expected_value(found[start]["value"], Bins())) for start in ("drawn", "zero"))
+    assert np.abs(drawn).max() > 1, "else this test shows nothing"
+    assert np.abs(zero).max() < 0.2
+    for name in ("policy", "next_policy"):
+        np.testing.assert_array_equal(found["zero"][name], found["drawn"][name])
