@@ -17,6 +17,7 @@ from rulax.run.config import TrainConfig, build, read_values
 from rulax.run.discover_config import DiscoverConfig
 from rulax.run.errors import UserError
 from rulax.run.log import RESTARTS, Row, final_returns, number, read_rows
+from rulax.run.progress import shown_return
 from rulax.run.setup import Prepared, check_own, prepare, saved_config
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Run:
 
     def __repr__(self) -> str:
         final = self.summary()["final_return"]
-        shown = "no episode ended" if final is None else f"final return {final:.3g}"
+        shown = "no episode ended" if final is None else f"final return {shown_return(final)}"
         return f"Run({self.title}, {self.summary()['steps']:,} steps, {shown})"
 
 

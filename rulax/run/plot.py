@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rulax.run.progress import count
+from rulax.run.progress import count, shown_return
 
 INK, MUTED, LINE = "#1f2933", "#7b8794", "#2563eb"
 BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -65,7 +65,7 @@ def draw_returns(axes: Any, steps: np.ndarray, returns: np.ndarray) -> None:
     name = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
     axes.plot(steps, mean, color=LINE, linewidth=2.2, label=name, marker="o" if len(steps) == 1 else None)
     axes.annotate(
-        f"{mean[-1]:.3g}",
+        shown_return(float(mean[-1])),
         (steps[-1], mean[-1]),
         xytext=(6, 0),
         textcoords="offset points",
@@ -107,7 +107,7 @@ def block_curve(values: np.ndarray, last_step: float, width: int = 60, height: i
     low, high = columns.min(), columns.max()
     scale = (columns - low) / (high - low) if high > low else np.full(width, 0.5)
     eighths = np.maximum(1, np.round(scale * height * 8)).astype(int)  # at least a sliver: the worst point is a point too
-    labels = {height - 1: f"{high:.3g}", 0: f"{low:.3g}"}
+    labels = {height - 1: shown_return(float(high)), 0: shown_return(float(low))}
     margin = max(map(len, labels.values()))
     lines = []
     for row in reversed(range(height)):

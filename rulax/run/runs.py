@@ -211,12 +211,12 @@ def show(entries: list[Entry]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from rulax.run.progress import count, duration
+    from rulax.run.progress import count, duration, shown_return
 
     if not entries:
         print("no run matches")
         return
-    formats = {"seconds": duration, "steps": count, "final_return": "{:.3g}".format, "score": "{:.3g}".format}
+    formats = {"seconds": duration, "steps": count, "final_return": shown_return, "score": "{:.3g}".format}
     formats["finished"] = lambda value: "yes" if value else "unfinished"
     columns = [name for name in COLUMNS if name == "finished" or any(entry[name] not in (None, 0) for entry in entries)]
     table = Table(box=None, pad_edge=False, header_style="bold")

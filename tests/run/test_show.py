@@ -45,7 +45,7 @@ def test_a_seed_without_an_episode_keeps_its_last_value() -> None:
 def test_numbers_are_short() -> None:
     assert [count(7), count(1234), count(2.5e6)] == ["7", "1.23k", "2.5M"]
     assert [duration(5), duration(65), duration(3661), duration(None)] == ["0:05", "1:05", "1:01:01", "-"]
-    assert [shown_return(None), shown_return(0.12345), shown_return(12345.6)] == ["-", "0.123", "12346"]
+    assert [shown_return(None), shown_return(0.12345), shown_return(12345.6)] == ["-", "0.123", "12,346"]
 
 
 def test_plain_lines_are_rare(capsys) -> None:
