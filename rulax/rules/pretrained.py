@@ -7,7 +7,6 @@ A file is never trusted: nothing is unpickled, and every shape is compared with 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import urllib.error
@@ -44,10 +43,10 @@ URLS = tuple(  # the second is where the file was before the reference became a 
 DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
+    # Not how it was found: agents whose values begin at zero learn what others do not (docs/results.md, "What Disco103 needs").
+    found_with.KEY: '{"network": {"first_values": "zero"}}',
 }
 UNKNOWN = FoundWith(LEARNING, NETWORK)  # where a file does not say
-# Agents whose values begin at zero: with Disco103 they learn what others do not (docs/results.md, "What Disco103 needs").
-PUBLISHED = FoundWith(LEARNING, dataclasses.replace(NETWORK, first_values="zero"))
 NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
 
 
@@ -99,7 +98,7 @@ def load_rule(path: str | Path) -> RuleFile:
         check(path.name, tensors, shapes_of(sizes))
     else:
         raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
-    found = found_with.from_text(path.name, about.get(found_with.KEY, ""), PUBLISHED if path.suffix == ".npz" else UNKNOWN)
+    found = found_with.from_text(path.name, about.get(found_with.KEY, ""), UNKNOWN)
     return RuleFile(assemble(tensors, sizes), sizes, dict(about), found)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from rulax.run import folder as folders
 from rulax.run.errors import UserError, suggestion
 from rulax.run.fields import convert, field_types
 from rulax.settings import Learning, Network
@@ -263,5 +264,6 @@ def load_preset(name: str) -> dict[str, Any]:
         raise UserError(f"preset {name} must hold settings by name, such as `learning_rate: 1e-3`")
     if "versions" in values:
         parts = ("settings", "discovery", "learning", "network")
-        return {name: value for part in parts for name, value in values.get(part, {}).items()}
+        record = folders.complete(values)
+        return {name: value for part in parts for name, value in record.get(part, {}).items()}
     return values

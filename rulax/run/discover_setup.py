@@ -194,8 +194,9 @@ def fixed_part(record: dict[str, Any]) -> dict[str, Any]:
     import json
 
     fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
-    for part in ("discovery", "learning", "network"):
-        fixed |= record[part]
+    fixed |= record["discovery"]
+    for part in folders.BEFORE:
+        fixed |= folders.without_new(part, record[part])
     return json.loads(json.dumps(fixed))  # tuples become lists, as in files
 
 

@@ -22,6 +22,8 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
     "summary.json",
     "report.html",
 )
+# Settings that are younger than the first run folders, and what those did. Later ones belong here too.
+BEFORE: dict[str, dict[str, Any]] = {"learning": {"reward_scale": 1.0}, "network": {"first_values": "drawn"}}
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -72,11 +74,21 @@ def create(folder: Path) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a run."""
     try:
-        return json.loads((folder / CONFIG).read_text())
+        return complete(json.loads((folder / CONFIG).read_text()))
     except FileNotFoundError:
         raise UserError(f"{folder} holds no run (there is no {CONFIG} in it)") from None
     except (OSError, json.JSONDecodeError) as error:
         raise UserError(f"{folder / CONFIG} cannot be read: {error}") from None
+
+
+def complete(record: dict[str, Any]) -> dict[str, Any]:
+    """A record from before some settings existed, with what they were then: a rule may recommend something else today."""
+    return record | {part: {**old, **record[part]} for part, old in BEFORE.items() if part in record}
+
+
+def without_new(part: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of one part without those that are as they were before they existed: what a fingerprint is made of."""
+    return {name: value for name, value in settings.items() if (name, value) not in BEFORE[part].items()}
 
 
 def versions() -> dict[str, str | None]:

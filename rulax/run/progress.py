@@ -55,7 +55,7 @@ def duration(seconds: float | None) -> str:
 
 def shown_return(value: float | None) -> str:
     """A return in a few characters."""
-    return "-" if value is None else f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return "-" if value is None else f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 class Silent:

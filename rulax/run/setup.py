@@ -196,7 +196,7 @@ def start_jax(platform: str, precision: str = "default", cache: bool = True) -> 
 def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str, Any]:
     """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others."""
     settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_RECORDED}
-    record = {
+    record: dict[str, Any] = {
         "settings": settings,
         "learning": dataclasses.asdict(recipe.learning),
         "network": dataclasses.asdict(recipe.network),
@@ -206,7 +206,7 @@ def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str
     if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
         fixed["overlap"] = config.overlap
     return record | {
-        "fingerprint": folders.fingerprint([fixed, record["learning"], record["network"]]),
+        "fingerprint": folders.fingerprint([fixed, *(folders.without_new(part, record[part]) for part in folders.BEFORE)]),
         "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
         "versions": folders.versions(),
         "commit": folders.git_commit(),

@@ -54,6 +54,12 @@ def test_one_stream_starts_again_and_the_other_goes_on(tmp_path):
     assert (ended.index(True), total[4], length[4]) == (4, 4.0, 4)
 
 
+def test_an_environment_that_fails_at_the_start_costs_no_other_stream(tmp_path):
+    timesteps, restarts = live(adapter.make(ID, folder=str(tmp_path), what="reset", when=0, who=(0,)), 2)
+    assert restarts.tolist() == [1, 0]
+    assert columns(timesteps, 0)[1] == columns(timesteps, 1)[1] == [0, 1, 2]
+
+
 def test_an_environment_that_fails_to_reset_is_replaced_too(tmp_path):
     timesteps, restarts = live(adapter.make(ID, folder=str(tmp_path), what="reset", when=4, who=(0,)), 6)
     assert restarts.tolist() == [1, 0]
@@ -61,7 +67,7 @@ def test_an_environment_that_fails_to_reset_is_replaced_too(tmp_path):
     assert copy == [0, 0, 0, 0, 2, 2, 2]
     assert count == [0, 1, 2, 3, 0, 1, 2]
     assert first == [True, False, False, False, True, False, False]
-    assert valid == [True, True, True, True, False, True, True]
+    assert valid == [True] * 7, "what led to the end did happen"
     assert ended == [False, False, False, False, True, False, False], "that episode had ended before, and counts"
     assert (timesteps.episode.total[4, 0], timesteps.episode.length[4, 0]) == (4.0, 4)
 

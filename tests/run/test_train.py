@@ -19,6 +19,7 @@ from rulax.run.api import load
 from rulax.run.cli import main
 from rulax.run.errors import Interrupted
 from rulax.run.log import Recorder, read_rows
+from rulax.run.setup import FIXES_THE_RESULT
 from tests.run.conftest import FakeTrainer
 
 LINE = ["train", "catch", "--steps", "2345", "--seeds", "3"]
@@ -187,6 +188,23 @@ def test_a_crash_in_the_first_chunk_can_be_resumed(fake, tmp_path: Path) -> None
     with pytest.raises(MemoryError):
         train("parts")
     fake.on_chunk = None
+    assert main(["train", "--resume", "parts", "--quiet"]) == 0
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_folder_from_before_a_setting_existed_can_go_on(fake, tmp_path: Path) -> None:
+    """Its config.json lacks the settings of today, and its checkpoint carries the fingerprint of then."""
+    train("whole")
+    fake.on_chunk = lambda count: os.kill(os.getpid(), signal.SIGINT) if count == 7 else None
+    train("parts")
+    fake.on_chunk = None
+    path = tmp_path / "parts" / "config.json"
+    record = json.loads(path.read_text())
+    assert record["learning"].pop("reward_scale") == 1
+    assert record["network"].pop("first_values") == "drawn"
+    fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
+    assert folders.fingerprint([fixed, record["learning"], record["network"]]) == record["fingerprint"], "as it was made then"
+    path.write_text(json.dumps(record))
     assert main(["train", "--resume", "parts", "--quiet"]) == 0
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 

@@ -1,7 +1,8 @@
 """Gymnasium environments as `HostEnvironment`s: they step on the CPU, outside of JAX, and fill numpy timesteps.
 
-In this process the copies are stepped and reset by our own loop, which loses no step and takes less time than Gymnasium's vector
-environment. In worker processes that vector environment does it, and resets in one of two ways; `streams.Streams` says how.
+In this process the copies are stepped and reset by our own loop, which loses no step after a termination and takes less time than
+Gymnasium's vector environment. In worker processes that vector environment does it, and resets in one of two ways;
+`streams.Streams` says how.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -32,7 +33,7 @@ def ids() -> list[str]:
 def make(
     id: str,
     *,
-    autoreset: Autoreset | None = None,
+    autoreset: Literal["next_step", "same_step"] | None = None,
     flatten: bool = False,
     processes: bool = False,
     bins: int | None = None,
@@ -51,10 +52,8 @@ def make(
     if autoreset is not None and autoreset not in AUTORESET_NAMES:
         raise ValueError(f"unknown autoreset {autoreset!r}; known: {', '.join(AUTORESET_NAMES)}")
     worn = (*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else []))
-    probe = _make_one(id, options)
+    probe = _make_one(id, options, worn)
     try:
-        for wrapper in worn:
-            probe = wrapper(probe)
         actions = adapters.read_actions("Gymnasium", id, probe.action_space, bins)
         observations = probe.observation_space
     finally:
@@ -121,10 +120,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return GymnasiumStreams(self, vector, num_streams)
 
     def make_one(self) -> GymnasiumCopy:
-        world = adapters.load("gymnasium", "gymnasium").make(self.id, disable_env_checker=True, **self.options)
-        for wrapper in self.wrappers:
-            world = wrapper(world)
-        return GymnasiumCopy(world)
+        return GymnasiumCopy(_make_one(self.id, {"disable_env_checker": True, **self.options}, self.wrappers))
 
     def stacked(self, observations: list[Any]) -> PyTree:
         if isinstance(self.parts, dict):
@@ -211,13 +207,16 @@ def _read_part(id: str, spaces: Any, space: Any, advice: str) -> Part:
     raise ValueError(f"Gymnasium environment {id!r} has observations of kind {kind}, which no agent reads{advice}")
 
 
-def _make_one(id: str, options: dict[str, Any]) -> Any:
-    """One copy, to see what it is like; what can go wrong in making it goes wrong here, and is said in one sentence."""
+def _make_one(id: str, options: dict[str, Any], wrappers: Sequence[Callable[[Any], Any]]) -> Any:
+    """One copy in its wrappers; what can go wrong in making it is said in one sentence."""
     gymnasium = adapters.load("gymnasium", "gymnasium")
     try:
-        return gymnasium.make(id, **options)
+        world = gymnasium.make(id, **options)
     except gymnasium.error.UnregisteredEnv as error:
         hint = "; an id that another package registers is written 'package:Id-v0'"
         raise adapters.unknown_id("Gymnasium", id, list(gymnasium.registry), hint) from error
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"Gymnasium environment {id!r} cannot be made: {error}") from error
+    for wrapper in wrappers:
+        world = wrapper(world)
+    return world

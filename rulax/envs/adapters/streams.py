@@ -1,8 +1,8 @@
 """What the adapters of host environments share: seeds, when an ended episode starts anew, episode statistics, closing.
 
-An adapter of a library that steps many copies at once (Gymnasium, ale-py, EnvPool) subclasses `Streams` and says how to reset and
-how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env) writes a `Copy` and gives it
-to `CopiedEnvironment`. The rest is here.
+An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's processes) subclasses `Streams` and says how to
+reset and how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env, Gymnasium in this
+process) writes a `Copy`, and `CopiedStreams` do the rest.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Streams(HostStreams):
         over = ended
         if self.failed:
             anew = np.isin(np.arange(self.num_streams), list(self.failed))
-            over, first, valid = ended | anew, first | anew, valid & ~anew
+            over, first, valid = ended | anew, first | anew, valid & ~(anew & ~terminated)
         self.total = np.where(over, 0, self.total)
         self.length = np.where(over, 0, self.length)
         paid: HostArray = np.asarray(reward, np.float32)
@@ -132,7 +132,7 @@ class Streams(HostStreams):
 
 
 class Copy(Protocol):
-    """One environment of a library without vectorisation."""
+    """One environment, stepped by us."""
 
     def reset(self, seed: int | None) -> PyTree:
         """Start an episode; a seed starts the whole sequence of episodes anew, None goes on with it."""
@@ -191,8 +191,8 @@ class CopiedStreams(Streams):
         self.copies = [environment.make_one() for _ in range(num_streams)]
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
-        self.seeds = seeds
-        return self.environment.stacked([copy.reset(int(seed)) for copy, seed in zip(self.copies, seeds, strict=True)])
+        self.seeds, self.failed = seeds, {}
+        return self.environment.stacked([self._reset_one(stream, int(seed)) for stream, seed in enumerate(seeds)])
 
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, terminations, truncations = [], [], [], []
@@ -215,9 +215,9 @@ class CopiedStreams(Streams):
         ended = np.array(terminations, bool)
         return Outcome(self.environment.stacked(shown), np.array(rewards, np.float64), ended, np.array(truncations, bool) & ~ended)
 
-    def _reset_one(self, stream: int) -> PyTree:
+    def _reset_one(self, stream: int, seed: int | None = None) -> PyTree:
         try:
-            return self.copies[stream].reset(None)
+            return self.copies[stream].reset(seed)
         except Exception as error:
             return self._replace(stream, error)
 

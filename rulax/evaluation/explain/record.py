@@ -89,6 +89,7 @@ def observe(trainer: Trainer, length: int, values: Values) -> Callable[[Snapshot
         memory = params.initial_memory(trainer.recipe.learning.streams)
         actor = begin(trainer.streams, trainer.environment.default_task(), memory, key_start)
         _, experience, episodes = act(trainer.streams, params, actor, length, key_act)
+        experience = experience._replace(reward=experience.reward * trainer.learner.reward_scale)  # what the rule saw in training
         predicted: list[Predictions] = [agent.predict(agent.embed(experience)) for agent in (params, slow)]
         return Batch(experience, *predicted), values(predicted[0]), episodes
 
