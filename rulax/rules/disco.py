@@ -23,7 +23,7 @@ from rulax.rules.values import Bins, entropy, kl, masked_mean, start_moments
 from rulax.settings import Learning, Network
 from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later
 
-# Disco103 needs some 500 updates before it takes off, whatever their size; so updates are a quarter of those with which the
+# Disco103 needs some 300 to 700 updates before it takes off, whatever their size; so updates are a quarter of those with which the
 # reference evaluates it on Catch (the preset reference-catch), half of them fresh, for a smaller network: a few minutes on two
 # cores. The clip follows Adam, never precedes it. With a rate of 1e-3 Catch is not learned in 700 updates.
 LEARNING = Learning(
