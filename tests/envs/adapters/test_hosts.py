@@ -213,7 +213,6 @@ CASES = [
         lambda seed: minigrid(seed, "MiniGrid-Empty-Random-5x5-v0", max_steps=30),
         {"max_steps": 30},
         steps=400,
-        dummy_after=BOTH,
         ends=BOTH,
     ),
 ]
