@@ -6,8 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+ADAPTERS := build/adapters
 
-.PHONY: demo test test-slow docs setup setup-dev setup-docs lint clean
+.PHONY: demo test test-slow test-adapters docs setup setup-dev setup-docs lint clean
 
 demo: setup
 	$(BIN)/rulax train --preset demo
@@ -18,6 +19,11 @@ test: setup-dev lint
 
 test-slow: setup-dev
 	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20 -m slow
+
+# Every adapter on its real package: 1 GB more than CI has time for, in an environment of its own, since NetHack's package pins
+# an older Gymnasium.
+test-adapters: $(ADAPTERS)/.installed
+	JAX_PLATFORMS=cpu $(ADAPTERS)/bin/python -m pytest -n $(JOBS) -m 'slow or not slow' tests/envs/adapters tests/envs/test_restart.py
 
 # --strict: a warning fails the build. `python -m`, because an extension of the site lives in tools/.
 docs: setup-docs
@@ -49,6 +55,14 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > $(VENV)/docs.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement $(VENV)/docs.txt
+	touch $@
+
+# EnvPool's ProcGen for Python 3.11 needs the system's Qt 5; without the right to install it ProcGen's tests fail, and say why.
+$(ADAPTERS)/.installed: pyproject.toml constraints.txt
+	ldconfig -p | grep -q libQt5Gui.so.5 || apt-get install --yes libqt5gui5 libqt5core5a || echo 'no Qt 5: ProcGen cannot be run'
+	$(PYTHON) -m venv $(ADAPTERS)
+	grep -v '^gymnasium==' constraints.txt > $(ADAPTERS)/constraints.txt
+	$(ADAPTERS)/bin/python -m pip install --quiet --constraint $(ADAPTERS)/constraints.txt --editable '.[dev,envpool,craftax,nethack,xland]' bsuite
 	touch $@
 
 clean:

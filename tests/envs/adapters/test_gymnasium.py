@@ -284,7 +284,8 @@ def test_observations():
     assert (lake.observation.shape, lake.observation.dtype) == ((16,), np.float32)
     timesteps = live(lake, [2, 1])
     np.testing.assert_array_equal(timesteps.observation[:, 0], np.eye(16)[[0, 1, 0]])  # a hole: back to the start
-    assert adapter.make("Taxi-v4").observation.shape == (500,)
+    taxi = max(id for id in adapter.ids() if id.startswith("Taxi-"))  # its number depends on the version of Gymnasium
+    assert adapter.make(taxi).observation.shape == (500,)
     shifted = live(adapter.make("RulaxThree-v0", kind="discrete"), [0, 0])
     np.testing.assert_array_equal(shifted.observation[:, 0], np.eye(4)[[0, 1, 2]])
     image = adapter.make("RulaxThree-v0", kind="uint8")
