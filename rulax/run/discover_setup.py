@@ -182,7 +182,7 @@ def make_record(config: DiscoverConfig, recipe: Any, settings: Discovery, sizes:
     }
     return record | {
         "constants": dataclasses.asdict(constants_of(config)),
-        "fingerprint": folders.fingerprint(fixed_part(record)),
+        "fingerprint": folders.fingerprint(folders.without_new(fixed_part(record))),
         "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
         "versions": folders.versions(),
         "commit": folders.git_commit(),
@@ -194,9 +194,8 @@ def fixed_part(record: dict[str, Any]) -> dict[str, Any]:
     import json
 
     fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
-    fixed |= record["discovery"]
-    for part in folders.BEFORE:
-        fixed |= folders.without_new(part, record[part])
+    for part in ("discovery", "learning", "network"):
+        fixed |= record[part]
     return json.loads(json.dumps(fixed))  # tuples become lists, as in files
 
 

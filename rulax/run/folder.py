@@ -86,9 +86,10 @@ def complete(record: dict[str, Any]) -> dict[str, Any]:
     return record | {part: {**old, **record[part]} for part, old in BEFORE.items() if part in record}
 
 
-def without_new(part: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings of one part without those that are as they were before they existed: what a fingerprint is made of."""
-    return {name: value for name, value in settings.items() if (name, value) not in BEFORE[part].items()}
+def without_new(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without those that are as they were before they existed: what a fingerprint is made of."""
+    old = BEFORE["learning"] | BEFORE["network"]
+    return {name: value for name, value in settings.items() if (name, value) not in old.items()}
 
 
 def versions() -> dict[str, str | None]:

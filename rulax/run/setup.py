@@ -206,7 +206,7 @@ def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str
     if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
         fixed["overlap"] = config.overlap
     return record | {
-        "fingerprint": folders.fingerprint([fixed, *(folders.without_new(part, record[part]) for part in folders.BEFORE)]),
+        "fingerprint": folders.fingerprint([fixed, *(folders.without_new(record[part]) for part in ("learning", "network"))]),
         "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
         "versions": folders.versions(),
         "commit": folders.git_commit(),

@@ -204,6 +204,8 @@ def test_a_resumed_run_says_which_settings_differ(fake: Any, tmp_path: Path, cap
     assert main([*LINE, "--out", "here"]) == 0
     assert main(["discover", "--resume", "here", "--steps", "30", "--window", "3", "--agents", "4"]) == 2
     assert "window is 10 there and not 3" in capsys.readouterr().err  # agents is 4 there too
+    assert main(["discover", "--resume", "here", "--steps", "30", "--reward-scale", "10"]) == 2
+    assert "reward_scale is 1.0 there and not 10.0" in capsys.readouterr().err
     path = tmp_path / "here" / "config.json"
     record = json.loads(path.read_text())
     record["discovery"]["window"] = 7

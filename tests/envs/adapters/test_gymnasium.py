@@ -102,34 +102,6 @@ def assert_stream(timesteps, *, observation, first, reward, discount, valid, end
     assert timesteps.episode.length.dtype == np.int32
 
 
-def test_our_own_loop_loses_nothing_of_a_terminated_episode():
-    assert_stream(
-        live(adapter.make("RulaxThree-v0"), [0] * 7),
-        observation=[0, 1, 2, 0, 1, 2, 0, 1],
-        first=[1, 0, 0, 1, 0, 0, 1, 0],
-        reward=[0, 1, 2, 3, 1, 2, 3, 1],
-        discount=[1, 1, 1, 0, 1, 1, 0, 1],
-        valid=[1, 1, 1, 1, 1, 1, 1, 1],
-        ended=[3, 6],
-        total=[6, 6],
-        length=[3, 3],
-    )
-
-
-def test_our_own_loop_shows_where_a_truncated_episode_ended():
-    assert_stream(
-        live(adapter.make("RulaxThree-v0", max_episode_steps=2), [0] * 6),
-        observation=[0, 1, 2, 0, 1, 2, 0],
-        first=[1, 0, 0, 1, 0, 0, 1],
-        reward=[0, 1, 2, 0, 1, 2, 0],
-        discount=[1, 1, 1, 1, 1, 1, 1],
-        valid=[1, 1, 1, 0, 1, 1, 0],
-        ended=[2, 5],
-        total=[3, 3],
-        length=[2, 2],
-    )
-
-
 @pytest.mark.parametrize("options", [{"autoreset": "next_step"}, {"processes": True}])
 def test_next_step_terminated(options):
     assert_stream(
@@ -145,9 +117,10 @@ def test_next_step_terminated(options):
     )
 
 
-def test_next_step_truncated():
+@pytest.mark.parametrize("autoreset", [None, "next_step"])
+def test_a_truncated_episode_shows_where_it_ended(autoreset):
     assert_stream(
-        live(adapter.make("RulaxThree-v0", autoreset="next_step", max_episode_steps=2), [0] * 6),
+        live(adapter.make("RulaxThree-v0", autoreset=autoreset, max_episode_steps=2), [0] * 6),
         observation=[0, 1, 2, 0, 1, 2, 0],
         first=[1, 0, 0, 1, 0, 0, 1],
         reward=[0, 1, 2, 0, 1, 2, 0],
@@ -159,9 +132,10 @@ def test_next_step_truncated():
     )
 
 
-def test_same_step_terminated():
+@pytest.mark.parametrize("autoreset", [None, "same_step"])
+def test_a_terminated_episode_loses_nothing(autoreset):
     assert_stream(
-        live(adapter.make("RulaxThree-v0", autoreset="same_step"), [0] * 7),
+        live(adapter.make("RulaxThree-v0", autoreset=autoreset), [0] * 7),
         observation=[0, 1, 2, 0, 1, 2, 0, 1],
         first=[1, 0, 0, 1, 0, 0, 1, 0],
         reward=[0, 1, 2, 3, 1, 2, 3, 1],
