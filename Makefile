@@ -20,7 +20,7 @@ test: setup-dev lint
 test-slow: setup-dev
 	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20 -m slow
 
-# Every adapter on its real package: 1 GB more than CI has time for, in an environment of its own, since NetHack's package pins
+# Every adapter on its real package: 2.4 GB, more than CI has time for, in an environment of its own, since NetHack's package pins
 # an older Gymnasium.
 test-adapters: $(ADAPTERS)/.installed
 	JAX_PLATFORMS=cpu $(ADAPTERS)/bin/python -m pytest -n $(JOBS) -m 'slow or not slow' tests/envs/adapters tests/envs/test_restart.py

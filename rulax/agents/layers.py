@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from rulax.types import Array
 
-SMALL_IMAGE = 1024  # pixels, up to which a convolution is a matrix product
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh, "elu": jax.nn.elu, "gelu": jax.nn.gelu, "swish": jax.nn.swish}
 
 
@@ -67,54 +66,6 @@ class MLP(eqx.Module):
         for layer in self.layers[:-1]:
             x = ACTIVATIONS[self.activation](layer(x))
         return x
-
-
-class Conv(eqx.Module):
-    """Convolution over images [N, H, W, C]. With stride 1 and an odd kernel the image keeps its size; with a stride nothing is
-    padded."""
-
-    weight: Array  # [kernel, kernel, inputs, outputs]
-    bias: Array  # [outputs]
-    stride: int = eqx.field(static=True)
-
-    def __init__(self, key: Array, inputs: int, outputs: int, kernel: int = 3, stride: int = 1):
-        self.weight = initial_weight(key, (kernel, kernel, inputs, outputs))
-        self.bias = jnp.zeros(outputs)
-        self.stride = stride
-
-    def __call__(self, x: Array) -> Array:
-        small = x.shape[1] * x.shape[2] <= SMALL_IMAGE
-        if small and self.stride == 1 and self.weight.shape[0] == 3:
-            return self._by_matrix(x)
-        if self.stride > 1 and self.weight.shape[0] % self.stride == 0:
-            return self._by_blocks(x)
-        padding, layout = "SAME" if self.stride == 1 else "VALID", ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(x, self.weight, (self.stride,) * 2, padding, dimension_numbers=layout) + self.bias
-
-    def _by_blocks(self, x: Array) -> Array:
-        """Blocks of stride x stride pixels become one pixel with more channels; what is left to do has stride 1 and a few shifts,
-        each a matrix product. The compiler's own convolution is faster forwards, but inside of a loop (PPO's passes) its
-        gradient takes fifteen times as long on a CPU (docs/performance.md)."""
-        side, (kernel, _, inputs, outputs) = self.stride, self.weight.shape
-        rows, columns, shifts = x.shape[1] // side, x.shape[2] // side, kernel // side
-        blocks = x[:, : rows * side, : columns * side].reshape(-1, rows, side, columns, side, inputs)
-        blocks = jnp.swapaxes(blocks, 2, 3).reshape(-1, rows, columns, side * side * inputs)
-        weight = self.weight.reshape(shifts, side, shifts, side, inputs, outputs)
-        weight = jnp.swapaxes(weight, 1, 2).reshape(shifts, shifts, side * side * inputs, outputs)
-        height, width = rows - shifts + 1, columns - shifts + 1
-        places = [(i, j) for i in range(shifts) for j in range(shifts)]
-        parts = [blocks[:, i : i + height, j : j + width] @ weight[i, j] for i, j in places]
-        return sum(parts[1:], parts[0]) + self.bias
-
-    def _by_matrix(self, x: Array) -> Array:
-        """One matrix product over nine shifted copies. For small images on a CPU this takes half the time of the compiler's own
-        convolution, and under a vmap over agents it stays a matrix product, where a convolution would become a slow grouped one.
-        For large ones (84 x 84) the copies cost more than they save."""
-        height, width = x.shape[1:3]
-        padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
-        shifts = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]
-        patches = jnp.concatenate(shifts, axis=-1)  # [N, H, W, 9 * inputs]
-        return patches @ self.weight.reshape(-1, self.weight.shape[-1]) + self.bias
 
 
 class LSTMState(NamedTuple):

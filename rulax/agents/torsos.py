@@ -12,7 +12,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from rulax.agents.layers import ACTIVATIONS, MLP, Conv, initial_weight
+from rulax.agents.convolution import Conv
+from rulax.agents.layers import ACTIVATIONS, MLP, initial_weight
 from rulax.settings import Network
 from rulax.types import Array, PyTree
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from rulax.agents import make_agent
-from rulax.agents.layers import Conv
 from rulax.rules.values import Bins, expected_value
 from rulax.settings import Network
 from rulax.types import Experience, Head, now
@@ -131,14 +130,6 @@ def test_bytes_are_scaled_to_the_unit_interval():
 def test_an_image_network_says_what_it_cannot_read():
     with pytest.raises(ValueError, match=r"needs images.*use 'mlp'"):
         make_agent(jax.random.key(0), jax.ShapeDtypeStruct((4,), jnp.float32), 2, {"policy": Head(2)}, Network(torso="conv"))
-
-
-def test_convolution_is_the_compilers_own():
-    layer = Conv(jax.random.key(0), 3, 5)
-    image = jax.random.normal(jax.random.key(1), (2, 6, 7, 3))
-    layout = ("NHWC", "HWIO", "NHWC")
-    expected = jax.lax.conv_general_dilated(image, layer.weight, (1, 1), "SAME", dimension_numbers=layout) + layer.bias
-    np.testing.assert_allclose(layer(image), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_values_of_a_newborn_start_at_zero_if_asked():

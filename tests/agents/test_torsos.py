@@ -7,37 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.signal import correlate
 
 from rulax.agents import make_agent
-from rulax.agents.layers import Conv
 from rulax.agents.torsos import Images, Numbers, Symbols, make_torso
 from rulax.learning.life import refresh
 from rulax.run.agent import AgentHandle
 from rulax.settings import Network
 from rulax.types import Head
 from tests.agents.test_agent import NETWORKS, experience, make
+from tests.agents.test_convolution import correlated
 
 IMAGE = jax.ShapeDtypeStruct((84, 84, 4), jnp.uint8)
 NETHACK = {"blstats": jax.ShapeDtypeStruct((27,), jnp.float32), "glyphs": jax.ShapeDtypeStruct((21, 79), jnp.int16)}
-
-
-def correlated(image, conv, padded):
-    """The convolution of deep learning, one channel at a time, by scipy."""
-    pad = conv.weight.shape[0] // 2
-    image = np.pad(image, ((pad, pad), (pad, pad), (0, 0))) if padded else image
-    outputs = [correlate(image, np.asarray(conv.weight)[..., o], mode="valid")[:, :, 0] for o in range(conv.weight.shape[-1])]
-    return np.stack(outputs, -1)[:: conv.stride, :: conv.stride] + np.asarray(conv.bias)
-
-
-@pytest.mark.parametrize(("size", "kernel", "stride"), [(9, 3, 1), (40, 3, 1), (40, 8, 4), (21, 4, 2), (23, 6, 3), (11, 5, 2)])
-def test_convolutions_are_those_of_scipy_by_every_way(size, kernel, stride):
-    conv = Conv(jax.random.key(0), 3, 5, kernel, stride)
-    conv = eqx.tree_at(lambda c: c.bias, conv, jnp.arange(5.0))
-    image = np.random.default_rng(0).normal(size=(2, size, size, 3)).astype(np.float32)
-    found = np.asarray(conv(jnp.asarray(image)))
-    for each in range(2):
-        np.testing.assert_allclose(found[each], correlated(image[each], conv, stride == 1), rtol=1e-4, atol=1e-4)
 
 
 def test_a_residual_section_is_what_it_says():

@@ -36,7 +36,8 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> EnvPoolEnvironm
     """
     if id not in ids():
         raise adapters.unknown_id("EnvPool", id, ids())
-    pool = _open(id, 1, [0], _read_options(id, options))
+    read = _read_options(id, options)
+    pool = _open(id, 1, [0], read)
     space, shown = pool.action_space, pool.observation_space
     pool.close()
     actions = adapters.read_actions("EnvPool", id, space, bins)
@@ -47,10 +48,10 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> EnvPoolEnvironm
     channels_first = not planes and box.dtype == np.uint8 and len(box.shape) == 3 and box.shape[0] < min(box.shape[1:])
     shape = (*box.shape[1:], box.shape[0]) if channels_first else (*box.shape[:-1], sum(SOKOBAN_CODES)) if planes else box.shape
     dtype = np.uint8 if box.dtype == np.uint8 and not planes else np.float32
-    read = _read_options(id, options)
     # EnvPool's C++ takes whole numbers as int32 only, and real ones as its space says.
     kind = np.dtype(np.int32 if np.issubdtype(actions.values.dtype, np.integer) else space.dtype)
-    return EnvPoolEnvironment(id, actions, kind, jax.ShapeDtypeStruct(shape, dtype), channels_first, planes, read)
+    frames = read.get("stack_num", _defaults(id).get("stack_num", 1)) if channels_first else 1
+    return EnvPoolEnvironment(id, actions, kind, jax.ShapeDtypeStruct(shape, dtype), channels_first, planes, read, frames)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,6 +65,7 @@ class EnvPoolEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     channels_first: bool
     planes: bool
     options: dict[str, Any]
+    frames: int = 1  # those that EnvPool stacks itself, as in Atari
 
     def open(self, num_streams: int) -> EnvPoolStreams:
         return EnvPoolStreams(self, num_streams)
@@ -103,12 +105,16 @@ class EnvPoolStreams(Streams):
             self.pool = None
 
 
-def _read_options(id: str, options: dict[str, Any]) -> dict[str, Any]:
+def _defaults(id: str) -> dict[str, Any]:
     spec = _say_what_is_missing(lambda: adapters.load("envpool", "envpool").make_spec(id))
     defaults = {name: value for name, value in spec.config._asdict().items() if name not in OWN}
     if "distribution_mode" in defaults:
         defaults.pop("max_episode_steps")  # EnvPool takes it for ProcGen too, and ignores it: a game lasts 1000 steps
-    read = adapters.read_options(f"envpool/{id}", defaults, options)
+    return defaults
+
+
+def _read_options(id: str, options: dict[str, Any]) -> dict[str, Any]:
+    read = adapters.read_options(f"envpool/{id}", _defaults(id), options)
     return {name: read[name] for name in options}
 
 

@@ -1,10 +1,13 @@
 """`stack=` on any host world: the frames that an agent would have seen one by one, black before an episode's first."""
 
+import jax
 import numpy as np
 import pytest
 
 import rulax
 from rulax.envs import make
+from rulax.envs.catalogue import adapter_families
+from rulax.learning.frames import fold, unfold
 from tests.envs.adapters import host
 
 gymnasium = pytest.importorskip("gymnasium")
@@ -50,17 +53,38 @@ def test_the_last_frames_are_shown_and_an_episode_starts_in_the_dark():
 
 
 @pytest.mark.parametrize(
+    ("name", "options", "shape"),
+    [
+        ("atari/Breakout", {"frames": 800, "threads": 1}, (84, 84, 4)),
+        ("envpool/Breakout-v5", {"episodic_life": True, "num_threads": 1}, (84, 84, 4)),
+        ("envpool/Breakout-v5", {"stack_num": 3, "gray_scale": False, "max_episode_steps": 60, "num_threads": 1}, (84, 84, 9)),
+    ],
+)
+def test_worlds_that_stack_their_frames_themselves_have_each_stored_once(name, options, shape):
+    """Their own stacks, over several starts of episodes, come back bit by bit from one copy of every frame."""
+    pytest.importorskip(adapter_families()[name.split("/")[0]].package)
+    environment = make(name, **options)
+    assert environment.observation.shape == shape
+    assert environment.frames == options.get("stack_num", 4)
+    timesteps = host.live(environment, np.random.default_rng(0).integers(0, environment.num_actions, (240, 2)))
+    assert timesteps.first.sum() > 2  # both streams have started again
+    folded = fold(np.moveaxis(timesteps.observation, 0, 1), environment.frames)
+    assert folded.frames.shape[1] == 240 + environment.frames
+    np.testing.assert_array_equal(unfold(jax.tree.map(lambda x: np.moveaxis(x, 0, 1), folded)), timesteps.observation)
+
+
+@pytest.mark.parametrize(
     ("name", "frames", "message"),
     [
         ("gymnasium/CartPole-v1", 4, "shows no images"),
         ("gymnasium/RulaxSlides-v0", 0, "at least 1, not 0"),
         ("gymnax/Breakout-MinAtar", 4, "runs inside of JAX"),
         ("atari/Pong", 4, "shows stacks of 4 frames already"),
+        ("envpool/Pong-v5", 4, "shows stacks of 4 frames already"),
     ],
 )
 def test_what_cannot_be_stacked(name, frames, message):
-    if name.startswith("atari"):
-        pytest.importorskip("ale_py")
+    pytest.importorskip(adapter_families()[name.split("/")[0]].package)
     with pytest.raises(ValueError, match=message):
         make(name, stack=frames)
 
