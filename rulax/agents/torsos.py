@@ -11,6 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rulax.agents.convolution import Conv
 from rulax.agents.layers import ACTIVATIONS, MLP, initial_weight
@@ -70,7 +71,9 @@ class Section(eqx.Module):
         self.blocks = tuple((Conv(a, outputs, outputs), Conv(b, outputs, outputs)) for a, b in pairs)
 
     def __call__(self, x: Array) -> Array:
-        lowest = jnp.asarray(-jnp.inf, x.dtype)
+        lowest = np.asarray(
+            -np.inf, x.dtype
+        )  # NumPy's: a traced number would hide from JAX that this is a maximum, which has a gradient
         x = jax.lax.reduce_window(self.conv(x), lowest, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
         for first, second in self.blocks:
             x = x + second(jax.nn.relu(first(jax.nn.relu(x))))
