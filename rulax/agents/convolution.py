@@ -82,11 +82,19 @@ def _forwards(x: Array, weight: Array) -> tuple[Array, Any]:
 
 
 def _backwards(inputs: Any, slope: Array) -> tuple[Array, Array]:
-    """To the image: a convolution again, with the kernel turned round. To the kernel: a matrix product for each of its places."""
+    """To the image: a convolution again, with the kernel turned round. To the kernel: a matrix product over patches, one image
+    after the other, so that its patches stay in the processor's cache."""
     x, weight = inputs
+    kernel, _, _, outputs = weight.shape
     turned = jnp.swapaxes(jnp.flip(weight, (0, 1)), 2, 3)
-    to_weight = [jnp.einsum("nhwi,nhwo->io", part, slope) for part in shifts(x, weight.shape[0])]
-    return by_compiler(slope, turned), jnp.stack(to_weight).reshape(weight.shape)
+
+    def add(total: Array, image_and_slope: tuple[Array, Array]) -> tuple[Array, None]:
+        image, slope = image_and_slope
+        patches = jnp.concatenate(shifts(image[None], kernel), axis=-1)
+        return total + patches.reshape(-1, total.shape[0]).T @ slope.reshape(-1, outputs), None
+
+    to_weight = jax.lax.scan(add, jnp.zeros_like(weight).reshape(-1, outputs), (x, slope))[0]
+    return by_compiler(slope, turned), to_weight.reshape(weight.shape)
 
 
 by_compiler_forwards.defvjp(_forwards, _backwards)

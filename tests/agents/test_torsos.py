@@ -35,6 +35,18 @@ def test_a_residual_section_is_what_it_says():
     np.testing.assert_allclose(torso.flat(jnp.asarray(image)), np.maximum(x, 0).reshape(-1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("torso", ["conv", "strided", "impala"])
+def test_gradients_inside_of_a_loop_are_those_outside(torso):
+    """Where PPO makes its passes over a batch; what JAX knows of a pooling outside of a loop it may not know inside."""
+    spec = jax.ShapeDtypeStruct((36, 36, 1), jnp.float32)
+    made = make_torso(jax.random.key(0), spec, Network(torso=torso, channels=(2, 2, 2), hidden=(3,)))
+    images = jax.random.normal(jax.random.key(1), (2, 1, *spec.shape))
+    gradient = jax.grad(lambda made, image: jnp.sum(jnp.square(made(image))))
+    inside = jax.jit(lambda: jax.lax.scan(lambda _, image: (None, gradient(made, image)), None, images)[1])()
+    outside = [jax.jit(gradient)(made, image) for image in images]
+    jax.tree.map(lambda a, *b: np.testing.assert_allclose(a, np.stack(b), rtol=1e-4, atol=1e-5), inside, *outside)
+
+
 @pytest.mark.parametrize(("torso", "kind"), [("auto", "Convolutions"), ("impala", "Residual"), ("mlp", None)])
 def test_bytes_are_scaled_on_the_device_and_any_leading_axes_are_kept(torso, kind):
     network = Network(torso=torso, hidden=(6,))
