@@ -71,9 +71,8 @@ class Section(eqx.Module):
         self.blocks = tuple((Conv(a, outputs, outputs), Conv(b, outputs, outputs)) for a, b in pairs)
 
     def __call__(self, x: Array) -> Array:
-        lowest = np.asarray(
-            -np.inf, x.dtype
-        )  # NumPy's: a traced number would hide from JAX that this is a maximum, which has a gradient
+        # NumPy's: in a traced number JAX would not see that this is a maximum, which alone has a gradient.
+        lowest = np.asarray(-np.inf, x.dtype)
         x = jax.lax.reduce_window(self.conv(x), lowest, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
         for first, second in self.blocks:
             x = x + second(jax.nn.relu(first(jax.nn.relu(x))))
