@@ -105,6 +105,10 @@ class Environment(abc.ABC):
 class EnvironmentFailed(RuntimeError):
     """An environment raised more often than is tolerated; the text is a sentence for the user."""
 
+    def __init__(self, message: str, restarts: int = 0):
+        super().__init__(message)
+        self.restarts = restarts  # of all streams, until here
+
 
 class HostEnvironment(abc.ABC):
     """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""

@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import importlib
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from rulax.envs.catalogue import adapter_families
@@ -81,6 +82,8 @@ _ENTRIES = (
 )
 _BY_NAME = {entry.name: entry for entry in _ENTRIES}
 _FAMILIES = adapter_families()
+# An Atari game, as Gymnasium's users know it: ALE/Pong-v5, PongNoFrameskip-v4.
+GAME = re.compile(r"(ALE/|(?=\w+NoFrameskip))(?P<game>[A-Za-z]+?)(NoFrameskip|Deterministic)?(-ram)?(-v\d)?")
 
 
 def list_environments() -> list[Entry]:
@@ -215,6 +218,10 @@ def _ids(adapter: str) -> list[str]:
 def _unknown(name: str) -> UnknownEnvironment:
     examples = [f"{family.prefix}/{each}" for family in _FAMILIES.values() for each in family.examples]
     known = [*_BY_NAME, *(f"gymnax/{each}" for each in _ids("gymnax")), *_ids("gymnasium"), *examples]
+    game = GAME.fullmatch(name)
+    if game:
+        how = "" if _FAMILIES["atari"].installed else f" ({_FAMILIES['atari'].install})"
+        return UnknownEnvironment(f"unknown environment '{name}'; did you mean atari/{game['game']}?{how}")
     missing = [name for name in ("gymnax", "gymnasium") if not _FAMILIES[name].installed]
     extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
     return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, '`rulax envs` lists all')}{extras}")
@@ -222,7 +229,7 @@ def _unknown(name: str) -> UnknownEnvironment:
 
 def _hint(word: str, known: list[str], otherwise: str) -> str:
     """The nearest known words, upper and lower case alike."""
-    lower = {each.lower(): each for each in known}
+    lower = {each.lower().partition("/")[2]: each for each in known if "/" in each} | {each.lower(): each for each in known}
     near = difflib.get_close_matches(word.lower().removeprefix("gymnasium/"), lower, n=3, cutoff=0.6)
     if near:
         return f"; did you mean {' or '.join(lower[each] for each in near)}?"

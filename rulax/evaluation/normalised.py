@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 # Scores of random play and of a human, with up to 30 no-ops at the start (Mnih et al. 2015; Wang et al. 2016).
 ATARI57: dict[str, tuple[float, float]] = {
@@ -87,18 +89,26 @@ PROCGEN: dict[str, dict[str, tuple[float, float]]] = {
 PROCGEN_ID = re.compile(r"(?P<game>[A-Z][a-z]+)(?P<levels>Easy|Hard)-v0")
 
 
-def ends(environment: str) -> tuple[str, float, float] | None:
+ENVPOOL_ATARI = "-v5"  # how EnvPool's ids of Atari games end
+OTHER_SCORES = ("clip", "reward_clip", "episodic_life", "distribution_mode")  # options with which a return is not the game's score
+_BY_PLAIN_NAME = {game.casefold(): game for game in ATARI57}
+
+
+def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[str, float, float] | None:
     """What the axis is called, and which scores are 0 and 1 on it; None where nobody has published an axis."""
     family, _, id = environment.partition("/")
-    if family == "atari" and id in ATARI57:
-        return ("human-normalised", *ATARI57[id])
+    if any((options or {}).get(name) for name in OTHER_SCORES):
+        return None
+    if family == "atari" or (family == "envpool" and id.endswith(ENVPOOL_ATARI)):
+        game = _BY_PLAIN_NAME.get(id.removesuffix(ENVPOOL_ATARI).replace("_", "").casefold())  # atari/ms_pacman is a name, too
+        return None if game is None else ("human-normalised", *ATARI57[game])
     levels = PROCGEN_ID.fullmatch(id) if family == "envpool" else None
     if levels and levels["game"] in PROCGEN:
         return ("normalised", *PROCGEN[levels["game"]][levels["levels"]])
     return None
 
 
-def normalised(environment: str, score: float) -> float | None:
+def normalised(environment: str, score: float, options: Mapping[str, Any] | None = None) -> float | None:
     """(score - random) / (human - random), or None where there is no axis."""
-    axis = ends(environment)
+    axis = ends(environment, options)
     return None if axis is None else (score - axis[1]) / (axis[2] - axis[1])

@@ -32,6 +32,7 @@ class Run:
         self.config, self.folder, self.rows, self.finished, self.seconds = config, folder, rows, finished, seconds
         self.steps_per_second = 0.0  # of all seeds, compiling not counted; 0 if not measured
         self.cpu_seconds: float | None = None  # None if not measured
+        self.restarts: int | None = None  # of environments that raised, where rows do not reach the end; None: the rows know
         self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
         self._own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
@@ -91,7 +92,7 @@ class Run:
         final = self.final_returns
         known = [value for value in final if value is not None]
         mean = sum(known) / len(known) if known else None
-        restarts = sum(row.get(RESTARTS) or 0 for row in self.rows)
+        restarts = sum(row.get(RESTARTS) or 0 for row in self.rows) if self.restarts is None else self.restarts
         return {
             "env": self.config.env,
             "rule": self.config.rule,
@@ -102,7 +103,7 @@ class Run:
             "cpu_seconds": None if self.cpu_seconds is None else number(round(self.cpu_seconds, 1)),
             "final_return": mean,
             "final_return_per_seed": final,
-            "normalised": None if mean is None else normalised(self.config.env, mean),
+            "normalised": None if mean is None else normalised(self.config.env, mean, self.config.env_options),
         } | ({RESTARTS: restarts} if restarts else {})
 
     def write_results(self) -> None:

@@ -139,6 +139,8 @@ COMMANDS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     keep_freed_memory()
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # as with `python -m rulax`: module:ID and dm_env/module:function name the user's own modules
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without block characters still gets its table

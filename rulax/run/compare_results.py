@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from rulax.evaluation import statistics as st
+from rulax.evaluation.normalised import ends
 from rulax.run.api import Run
 from rulax.run.compare_cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
 from rulax.run.compare_config import HELD_OUT, CompareConfig, references, role_of, roles, suite_of, trials
 from rulax.run.compare_words import cell_command, compare_command, rule_facts
+from rulax.run.discover_config import read_family
 from rulax.run.plot import carry_forward
 
 CURVE_RESAMPLES = 500
@@ -95,8 +97,13 @@ class Scale:
     """What counts as 0 and as 1 in each environment."""
 
     def __init__(self, config: CompareConfig, known: list[str], random: dict, returns: dict[str, np.ndarray], warnings: list[str]):
-        self.stated, self.random, self.reference, self.source = references(config), random, {}, {}
+        self.stated, self.random, self.reference, self.source = references(config), dict(random), {}, {}
         for column, env in enumerate(known):
+            family = read_family(env)
+            axis = ends(family.env, family.options) if env not in self.stated else None
+            if axis is not None:
+                self.source[env], self.random[env], self.reference[env] = f"published ({axis[0]})", *axis[1:]
+                continue
             means = {rule: float(each[:, column].mean()) for rule, each in returns.items()}
             best = max(means, key=lambda rule: means[rule])
             stated = self.stated.get(env)
@@ -117,11 +124,17 @@ class Scale:
 
     def words(self) -> str:
         """What 0 and 1 mean."""
+        published = [env for env, source in self.source.items() if source.startswith("published")]
+        others = len(self.source) - len(published)
+        axis = f"as published for {', '.join(published)}, 0 is random play and 1 a human (Atari) or the best possible (ProcGen)"
+        if published and not others:
+            return f"scores are {axis}"
         ways = [f"the best rule's mean in each environment{' without a stated reference' if self.stated else ''}"]
         if self.stated:
             ways.insert(0, "the stated reference")
-            ways = ways if len(self.stated) < len(self.source) else ways[:1]
-        return f"a score of 0 is the return of untrained agents, 1 is {' or '.join(ways)}"
+            ways = ways if len(self.stated) < others else ways[:1]
+        words = f"a score of 0 is the return of untrained agents, 1 is {' or '.join(ways)}"
+        return f"{words}; {axis}" if published else words
 
 
 # -- one cell ------------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from rulax.run.config import DEFAULT_RULE, GetRuleConfig, ListConfig, build
@@ -22,9 +24,22 @@ def envs_command(values: dict[str, str]) -> int:
 
     entries = [(entry.name, entry.summary) for entry in list_environments()]
     more = [(f"{family.prefix}/ID", described(family)) for family in adapter_families().values()]
-    show("envs", "environment", entries, more, build(ListConfig, values).filter)
+    wanted = build(ListConfig, values).filter
+    show("envs", "environment", entries, more, wanted)
+    if wanted in adapter_families():
+        show_ids(adapter_families()[wanted])
     print("\nuse one with: rulax train NAME   (its options: --env-options KEY=VALUE)")
     return 0
+
+
+def show_ids(family: Family) -> None:
+    """Every ID of one family, where its package is there and keeps a list."""
+    if not family.installed:
+        return
+    ids = importlib.import_module(f"rulax.envs.adapters.{family.prefix}").ids()
+    if ids:
+        print()
+        print(textwrap.fill(" ".join(ids), shutil.get_terminal_size().columns, break_on_hyphens=False, break_long_words=False))
 
 
 def described(family: Family) -> str:

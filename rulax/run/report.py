@@ -40,7 +40,7 @@ def show(run: Run) -> None:
     if run.config.seeds > 1:
         table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
     console.print(table)
-    axis = ends(run.config.env)
+    axis = ends(run.config.env, run.config.env_options)
     if axis is not None and summary["normalised"] is not None:
         name, low, high = axis
         console.print(f"[bold]{name} {summary['normalised']:.3f}[/]  (0 is {low:g}, 1 is {high:g})")

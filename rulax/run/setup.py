@@ -166,9 +166,10 @@ def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:
             f"nothing would be learned: the warm-up takes {warm * trainer.steps_per_iteration} steps, the whole run has "
             f"{config.steps}; lower --warmup or raise --steps"
         )
-    if isinstance(environment, HostEnvironment) or not hasattr(trainer, "_iteration"):
-        return  # it steps outside of JAX: nothing to trace
     with user_errors():
+        if isinstance(environment, HostEnvironment) or not hasattr(trainer, "_iteration"):
+            trainer.skeleton()  # an agent can be made; the rest happens outside of JAX, and nothing can be traced
+            return
         jax.eval_shape(trainer._iteration, trainer.rule_params, trainer.skeleton())
 
 

@@ -6,6 +6,8 @@ Every way out leaves a folder from which the run can go on: the end, Ctrl-C, SIG
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from rulax.run import folder as folders
 from rulax.run.api import Run
 from rulax.run.config import TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
-from rulax.run.log import Recorder, RunLog, number
+from rulax.run.log import RESTARTS, Recorder, RunLog, number
 from rulax.run.progress import Silent, Standing, count, make_progress
 from rulax.run.setup import Prepared, check_own, prepare, saved_config, user_errors
 from rulax.run.signals import StopRequest
@@ -53,7 +55,8 @@ def begin(prepared: Prepared, progress: Silent, on_disk: bool = True) -> Run:
     wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
     announce(prepared, progress)
     with StopRequest(progress.message) as stop:  # from here on whoever stops the run leaves a folder to go on from
-        state = prepared.trainer.init(jax.random.key(config.seed))
+        with first_reset(prepared):
+            state = prepared.trainer.init(jax.random.key(config.seed))
         if on_disk:
             if folder is None:
                 folder = folders.create_numbered(config.env, config.rule)
@@ -88,12 +91,23 @@ def resume(values: dict[str, Any], environment: Any = None, recipe: Any = None, 
     state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), folder / folders.CHECKPOINT)
     progress = progress or make_progress(config.quiet)
     announce(prepared, progress)
-    state = prepared.trainer.resume(state)
+    with first_reset(prepared):
+        state = prepared.trainer.resume(state)
     folders.write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
     with StopRequest(progress.message) as stop:
         driver = Driver(prepared, folder, progress, found.facts["window"], made, found.facts["seconds"], pending)
         driver.cpu_before = found.facts.get("cpu_seconds") or float("nan")  # a folder from before it was counted stays unknown
         return driver.drive(state, stop)
+
+
+@contextmanager
+def first_reset(prepared: Prepared) -> Iterator[None]:
+    """Where environments are reset for the first time, and some can not be."""
+    try:
+        yield
+    except EnvironmentFailed as error:
+        prepared.trainer.close()
+        raise TrainingStopped(f"'{prepared.config.env}' cannot be started: {error}") from error
 
 
 def announce(prepared: Prepared, progress: Silent) -> None:
@@ -126,6 +140,7 @@ class Driver:
         self.recorder = Recorder(window, self.trainer.steps_per_iteration, step, pending)
         self.seconds_before, self.began = seconds, time.monotonic()
         self.cpu_before, self.cpu_began = 0.0, time.process_time()
+        self.restarts_before = sum(row.get(RESTARTS) or 0 for row in self.log.rows)
         self.saved_at: float | None = None
         self.measured_from: tuple[float, int] | None = None  # time and step after the first chunk, which compiles
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
@@ -155,10 +170,12 @@ class Driver:
             run.steps_per_second, run.cpu_seconds = speed, self.cpu_seconds
             if self.folder is not None:
                 run.write_results()
-        except TrainingStopped:
+        except TrainingStopped as error:
             if self.folder is not None:
                 run = Run(self.config, self.folder, self.log.rows, False, self.seconds)
                 run.cpu_seconds = self.cpu_seconds
+                if isinstance(error.__cause__, EnvironmentFailed):
+                    run.restarts = self.restarts_before + error.__cause__.restarts
                 run.write_results()
             raise
         finally:

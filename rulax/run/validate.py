@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from rulax.envs.catalogue import adapter_families
 from rulax.run.config import TrainConfig
 from rulax.run.errors import UserError
 from rulax.settings import Learning, Network
@@ -111,6 +112,8 @@ def check_settings(learning: Learning, network: Network) -> None:
         raise UserError(f"{name} ({size}) must be divisible by minibatches ({learning.minibatches})")
     if learning.burn_in >= learning.unroll:
         raise UserError(f"burn_in ({learning.burn_in}) must leave something of a trajectory of {learning.unroll} steps (unroll)")
+    if learning.burn_in and network.core == "none":
+        raise UserError("burn_in refreshes the memory of a recurrent agent, and this one has none: --core lstm, or leave it out")
     fresh = size - round(size * learning.replay)
     if fresh > learning.streams:
         raise UserError(
@@ -126,7 +129,17 @@ def check_train(config: TrainConfig) -> None:
     """The command's own numbers, and that there is something to train."""
     check_bounds(config)
     if not config.env:
+        if config.preset:
+            line = f"rulax train ENV --preset {config.preset}{example(config)}"
+            raise UserError(f"which environment? '{config.preset}' names none: {line}")
         raise UserError("which environment? for example: rulax train catch (`rulax envs` lists them all)")
+
+
+def example(config: TrainConfig) -> str:
+    """The tail of a sentence: an environment of the family that a preset is called after."""
+    words = config.preset.split("-")
+    found = [family for family in adapter_families().values() if family.prefix in words]
+    return f", ENV for example {found[0].prefix}/{found[0].examples[0]}" if found else "; `rulax envs` lists them all"
 
 
 def override(settings: Any, overrides: dict[str, Any]) -> Any:

@@ -76,7 +76,9 @@ def test_too_many_failures_end_the_run_in_one_sentence(tmp_path):
     environment = adapter.make(ID, folder=str(tmp_path), every=True)
     _, restarts = live(environment, 9, most=3)
     assert restarts.tolist() == [3, 3]
-    with pytest.raises(EnvironmentFailed, match=r"3 per stream are allowed.*OSError: the emulator fell over$"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"3 per stream are allowed.*OSError: the emulator fell over \(failing.py, line \d+\)$"
+    ):
         live(environment, 12, most=3)
 
 

@@ -27,7 +27,15 @@ def test_published_means_come_out():
 def test_where_there_is_no_axis_nothing_is_claimed():
     assert ends("catch") is None
     assert normalised("atari/Adventure", 1.0) is None
-    assert normalised("envpool/Pong-v5", 1.0) is None
+    assert normalised("envpool/CartPole-v1", 1.0) is None
+
+
+def test_a_game_has_one_axis_under_all_its_names_and_none_where_a_return_is_not_its_score():
+    axis = ("human-normalised", 307.3, 6951.6)
+    assert all(ends(name) == axis for name in ("atari/MsPacman", "atari/ms_pacman", "atari/mspacman", "envpool/MsPacman-v5"))
+    assert ends("atari/MsPacman", {"sticky": 0.25, "clip": False}) == axis
+    assert ends("atari/MsPacman", {"clip": True}) is None
+    assert ends("envpool/MsPacman-v5", {"episodic_life": True}) is None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="needs pip install 'rulax[atari]'")

@@ -76,6 +76,13 @@ BAD_LINES = [
     ("train catch --hidden ,", "hidden needs at least one number"),
     ("train catch --channels 0", "channels must be at least 1"),
     ("train catch --burn-in 99", "burn_in (99) must leave something"),
+    ("train catch --burn-in 5", "this one has none: --core lstm"),
+    ("train --preset paper-atari", "rulax train ENV --preset paper-atari, ENV for example atari/Pong"),
+    ("train --preset paper-dmlab", "rulax train ENV --preset paper-dmlab; `rulax envs` lists them all"),
+    ("train CartPole-v1 --torso impala", "torso 'impala' needs images"),
+    ("train ALE/Pong-v5", "did you mean atari/Pong?"),
+    ("train PongNoFrameskip-v4", "did you mean atari/Pong?"),
+    ("train Pong", "did you mean atari/Pong"),
     ("train CartPole-v1 --task random", "its library has no distribution of tasks"),
     ("train gymnax/CartPole-v1 --task random", "its library has no distribution of tasks"),
     ("train catch --rule actor_critic --warmup 5", "replay is 0"),
@@ -137,6 +144,35 @@ def test_lists(capsys) -> None:
     assert "actor_critic" not in text
     assert main(["envs", "catch"]) == 0
     assert "rulax train NAME" in capsys.readouterr().out
+    assert main(["envs", "gymnax"]) == 0
+    assert "MountainCar-v0" in capsys.readouterr().out
+    assert main(["envs", "dm_env"]) == 0  # which has no list
+
+
+OWN = """
+import gymnasium
+
+class Own(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        raise OSError("no power")
+
+gymnasium.register("Own-v0", Own)
+"""
+
+
+def test_a_module_in_the_current_folder_and_a_world_that_cannot_be_reset(tmp_path: Path, monkeypatch, capsys) -> None:
+    """The installed script has the folder of the script on its path, not that of the user."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    (tmp_path / "own_worlds.py").write_text(OWN)
+    assert main(["train", "own_worlds:Own-v0", "--steps", "5k"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "'own_worlds:Own-v0' cannot be started: an environment had to be restarted too often" in error
+    assert error.endswith("because of OSError: no power (own_worlds.py, line 9)")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -224,6 +224,19 @@ def test_stated_references(small) -> None:
     assert "1 is the stated reference" in found.results["normalisation"]
 
 
+def test_published_axes(small, monkeypatch) -> None:
+    monkeypatch.setattr(
+        "rulax.run.compare_results.ends", lambda env, options: ("human-normalised", -3.0, 5.0) if env == "catch" else None
+    )
+    found = rulax.compare(["catch:rows=5,columns=5", "cartpole"], rules=["ppo"], seeds=2, steps=100, out="here")
+    first, second = found.results["environments"]
+    assert (first["reference"], first["reference_is"]) == (5.0, "published (human-normalised)")
+    assert second["reference_is"] == "best rule (ppo)"
+    returns = np.array(found.results["cells"][0]["final_returns"])
+    np.testing.assert_allclose(found.scores["ppo"][:, 0], (returns + 3) / 8)
+    assert "; as published for catch:rows=5,columns=5, 0 is random play" in found.results["normalisation"]
+
+
 def test_scores_of_noise_are_called_noise(small, monkeypatch) -> None:
     monkeypatch.setattr(Biased, "advance", FakeTrainer.advance)  # nobody learns anything
     found = rulax.compare(["catch"], rules=["ppo", "actor_critic"], seeds=5, steps=200, out="here")

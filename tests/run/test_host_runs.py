@@ -1,5 +1,7 @@
 """Runs on host worlds: what replay takes is said before they start, failures are counted, and all of it can be resumed."""
 
+import json
+
 import pytest
 
 import rulax
@@ -57,9 +59,11 @@ def test_failures_are_counted_and_end_a_run_only_beyond_the_limit(tmp_path):
     for copy in (tmp_path / "copies").iterdir():
         copy.unlink()
     with pytest.raises(
-        TrainingStopped, match=r"restarted too often \(stream 0, 1 per stream .* fell over; the last good state is in"
+        TrainingStopped,
+        match=r"restarted too often \(stream 0, 1 per stream .* fell over \(failing.py, line \d+\); the last good state is in",
     ):
         rulax.train(resume=tmp_path / "run", steps=100, most_restarts=1, quiet=True)
+    assert json.loads((tmp_path / "run/summary.json").read_text())["restarts"] == 4  # the last two are in no row
     run = rulax.train(resume=tmp_path / "run", steps=100, most_restarts=10, quiet=True)
     assert run.finished
     assert run.summary()["steps"] == 100

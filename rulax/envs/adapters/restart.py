@@ -60,9 +60,12 @@ class RestartingStreams(HostStreams):
             seed = np.random.SeedSequence([self.seed, *self.restarts.tolist()]).generate_state(1)[0]
             try:
                 self.streams = self.environment.open(self.num_streams)
-                return self.streams.start(int(seed))
+                timestep = self.streams.start(int(seed))
             except Exception as another:
                 error = another
+            else:
+                self._count(self.streams.failed)
+                return timestep
 
     def _count(self, failed: Mapping[int, str], cause: Exception | None = None) -> None:
         for stream, text in failed.items():
@@ -71,5 +74,6 @@ class RestartingStreams(HostStreams):
                 allowed = "none is allowed" if not self.most else f"{self.most} per stream are allowed"
                 raise EnvironmentFailed(
                     f"an environment had to be restarted too often (stream {stream}, {allowed}, see --most-restarts); the last "
-                    f"time because of {text}"
+                    f"time because of {text}",
+                    int(self.restarts.sum()),
                 ) from cause

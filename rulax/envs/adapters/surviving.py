@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -57,9 +59,10 @@ class Surviving:
 
 
 def said(error: Exception) -> str:
-    """An error in a few words."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    """An error in a few words, and the line that raised it: its traceback ends here."""
+    text, trace = " ".join(str(error).split()), traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(trace[-1].filename)}, line {trace[-1].lineno})" if trace else ""
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + where
 
 
 def quietly(release: Callable[[], None]) -> None:
