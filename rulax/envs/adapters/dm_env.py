@@ -5,7 +5,6 @@ This is how DeepMind Lab connects, which no package index has: a function of you
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,11 +14,9 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
-from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
+from rulax.envs.actions import Actions
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.types import PyTree
-
-MOST_CHOICES = 4096  # per dimension: beyond, somebody meant a number
 
 
 def ids() -> list[str]:
@@ -70,19 +67,7 @@ def _read_actions(name: str, spec: Any, bins: int | None) -> Actions:
     about = f"dm_env environment {name!r} has actions {spec}"
     if getattr(spec, "minimum", None) is None:
         raise ValueError(f"{about}, which no agent chooses from; it could from one array with a minimum and a maximum")
-    low, high = (np.broadcast_to(np.asarray(end, spec.dtype), spec.shape) for end in (spec.minimum, spec.maximum))
-    if not np.issubdtype(spec.dtype, np.integer) and spec.dtype != np.bool_:
-        try:
-            return evenly_spaced(low, high, BINS if bins is None else bins)
-        except ValueError as error:
-            raise ValueError(f"{about}: {error}") from error
-    if bins is not None:
-        raise ValueError(f"{about}, which need no bins: leave the option bins out")
-    low, high = low.astype(np.int64), high.astype(np.int64)  # in eight bits their difference would not fit
-    if (high - low).max() >= MOST_CHOICES:
-        raise ValueError(f"{about}: {MOST_CHOICES} choices in one dimension are the most that an agent is given")
-    choices = several_of(high - low + 1, low, spec.shape) if spec.shape else one_of(int(high - low) + 1, int(low))
-    return dataclasses.replace(choices, values=choices.values.astype(spec.dtype))
+    return adapters.read_bounded(about, spec, spec.minimum, spec.maximum, bins)
 
 
 class DmEnvCopy:
