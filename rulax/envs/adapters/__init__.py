@@ -81,8 +81,8 @@ def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> 
 
 def read_bounded(about: str, space: Any, low: Any, high: Any, bins: int | None) -> Actions:
     """What there is to choose in an array of a space's shape and dtype between two ends."""
-    kind = np.dtype(space.dtype)
+    low, high = (np.broadcast_to(np.asarray(end, np.dtype(space.dtype)), space.shape) for end in (low, high))
     try:
-        return between(*(np.broadcast_to(np.asarray(end, kind), space.shape) for end in (low, high)), bins)
+        return between(low, high, bins)
     except ValueError as error:
         raise ValueError(f"{about}: {error}") from error
