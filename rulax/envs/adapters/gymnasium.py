@@ -106,7 +106,7 @@ def from_gymnasium(
         except TypeError as error:
             raise ValueError(f"what from_gymnasium was given cannot make an environment: {error}") from error
         if not isinstance(world, gymnasium.Env):
-            raise ValueError(f"what from_gymnasium was given must make a gymnasium.Env, not a {type(world).__name__}")
+            raise ValueError(f"what from_gymnasium was given must make a gymnasium.Env, not {world!r}")
         if world.unwrapped is last[0]:
             raise ValueError("what from_gymnasium was given must make a new environment at each call, not hand over the same again")
         last[0] = world.unwrapped

@@ -71,7 +71,7 @@ def test_train_says_how_to_hand_one_over():
     ("given", "message"),
     [
         (gymnasium.make("CartPole-v1"), r"needs a function that makes an environment, as in from_gymnasium\(lambda: MyEnv\(\)\)"),
-        (lambda: 3, "must make a gymnasium.Env, not a int"),
+        (lambda: 3, "must make a gymnasium.Env, not 3"),
         (lambda size: Rooms(), "cannot make an environment: .*missing 1 required positional argument"),
     ],
 )
