@@ -15,6 +15,7 @@ import numpy as np
 
 Sizes = Sequence[int] | np.ndarray
 BINS = 11  # per dimension of a continuous action, unless somebody says otherwise
+MOST_CHOICES = 4096  # per dimension of whole numbers: beyond, somebody meant a real one
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -84,3 +85,16 @@ def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS) -> Action
     if not low.size or not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError("real numbers can only be chosen from between two finite ends, and this action has no such ends")
     return Actions(np.linspace(low.ravel(), high.ravel(), bins, axis=-1).astype(low.dtype), low.shape)
+
+
+def between(low: np.ndarray, high: np.ndarray, bins: int | None = None) -> Actions:
+    """What there is to choose between two ends, in the dtype that they have: whole numbers one by one, real ones by bins."""
+    if np.issubdtype(low.dtype, np.floating):
+        return evenly_spaced(low, high, BINS if bins is None else bins)
+    if bins is not None:
+        raise ValueError("whole numbers need no bins: leave the option bins out")
+    if np.any(high.astype(np.float64) - low >= MOST_CHOICES):  # as floats, since in its own bits a difference may not fit
+        raise ValueError(f"{MOST_CHOICES} choices in one dimension are the most that an agent is given")
+    first = low.astype(np.int64)
+    choices = several_of((high.astype(np.int64) - first + 1).ravel(), first.ravel(), low.shape)
+    return dataclasses.replace(choices, values=choices.values.astype(low.dtype))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,11 @@ from rulax.run.setup import Prepared, check_own, prepare, saved_config
 if TYPE_CHECKING:
     from rulax.run.compare_report import Comparison
     from rulax.run.discover_run import DiscoveryRun
+
+HAND_OVER = (
+    "; hand a Gymnasium environment over by what makes it: from rulax.envs.adapters.gymnasium import from_gymnasium, then "
+    "rulax.train(from_gymnasium(lambda: MyEnv()))"
+)
 
 
 class Run:
@@ -136,9 +142,10 @@ def train(
 ) -> Run:
     """Train agents: `rulax.train("catch", rule="ppo", steps=100_000, seeds=3)`.
 
-    `env` and `rule` are names, or an `Environment` and a `Recipe` of your own. Every other setting of `rulax train` is a
-    keyword: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`, `learning_rate`, `hidden`, ... Without `out`
-    nothing is written. `rulax.train(resume=folder, steps=...)` goes on with an earlier run.
+    `env` and `rule` are names, or an `Environment` and a `Recipe` of your own (`from_gymnasium` of `envs/adapters/gymnasium.py`
+    makes the one). Every other setting of `rulax train` is a keyword: `seed`, `quiet`, `preset`, `task`, `env_options`,
+    `rule_options`, `learning_rate`, `hidden`, ... Without `out` nothing is written. `rulax.train(resume=folder, steps=...)` goes
+    on with an earlier run.
     """
     from rulax.run.train import resume, start
 
@@ -149,7 +156,8 @@ def train(
         given = {name: value for name, value in values.items() if value is not None and name not in own}
         return resume(read_values(TrainConfig, given), environment, recipe)
     if environment is not None:
-        values["env"] = type(env).__name__
+        name = getattr(env, "name", None)  # an adapter's world has one
+        values["env"] = name if name and isinstance(name, str) else type(env).__name__
     if recipe is not None:
         values["rule"] = "custom"
     return start(build(TrainConfig, values), out is not None, environment, recipe)
@@ -196,12 +204,19 @@ def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
     from rulax.rules.base import Recipe
 
     environment = env if not isinstance(env, str) else None
-    if environment is not None and not (hasattr(env, "observation") and (hasattr(env, "step") or hasattr(env, "open"))):
-        raise UserError(f"env must be a name such as 'catch' or an Environment, not {env!r}")
+    usable = hasattr(env, "observation") and (hasattr(env, "step") or hasattr(env, "open")) and not isinstance(env, type)
+    if environment is not None and (of_gymnasium(env) or not usable):
+        hint = HAND_OVER if of_gymnasium(env) or callable(env) else ""
+        raise UserError(f"env must be a name such as 'catch' or an Environment, not {env!r}{hint}")
     recipe = rule if not isinstance(rule, str) else None
     if recipe is not None and not isinstance(recipe, Recipe):
         raise UserError(f"rule must be a name such as 'ppo' or a Recipe (a rule with its settings), not {type(rule).__name__}")
     return environment, recipe
+
+
+def of_gymnasium(env: Any) -> bool:
+    """Whether it is an environment of Gymnasium's, of which a single copy is not enough; told without importing Gymnasium."""
+    return "gymnasium" in sys.modules and isinstance(env, sys.modules["gymnasium"].Env)
 
 
 def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
+from rulax.envs.actions import Actions, between, one_of, several_of
 
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
 OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
@@ -63,7 +63,7 @@ def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> V
 
 
 def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:
-    """What an agent chooses from in a space of Gymnasium or gymnax; `bins` per dimension of a Box, whose ends must be finite."""
+    """What an agent chooses from in a space of Gymnasium or gymnax; `bins` per dimension of a Box of real numbers."""
     about = f"{library} environment {id!r} has actions of kind {type(space).__name__}"
     kind = next((each.__name__ for each in type(space).__mro__ if each.__name__ in SPACES), None)
     if kind != "Box" and bins is not None:
@@ -76,8 +76,13 @@ def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> 
         return several_of(np.full(math.prod(space.shape), 2), shape=space.shape)
     if kind != "Box":
         raise ValueError(f"{about}, which no agent chooses from; it could from {', '.join(SPACES)}")
-    low, high = (np.broadcast_to(np.asarray(end, np.float32), space.shape) for end in (space.low, space.high))
+    return read_bounded(about, space, space.low, space.high, bins)
+
+
+def read_bounded(about: str, space: Any, low: Any, high: Any, bins: int | None) -> Actions:
+    """What there is to choose in an array of a space's shape and dtype between two ends."""
+    low, high = (np.broadcast_to(np.asarray(end, np.dtype(space.dtype)), space.shape) for end in (low, high))
     try:
-        return evenly_spaced(low, high, BINS if bins is None else bins)
+        return between(low, high, bins)
     except ValueError as error:
         raise ValueError(f"{about}: {error}") from error

@@ -5,7 +5,7 @@ This is how DeepMind Lab connects, which no package index has: a function of you
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,11 +15,10 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
-from rulax.envs.actions import BINS, Actions, evenly_spaced, one_of, several_of
+from rulax.envs.actions import Actions
+from rulax.envs.adapters import probing
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.types import PyTree
-
-MOST_CHOICES = 4096  # per dimension: beyond, somebody meant a number
 
 
 def ids() -> list[str]:
@@ -56,13 +55,29 @@ def from_dm_env(
         probe = make_one(0)
     except TypeError as error:
         raise ValueError(f"'{name}' cannot be made: {error}") from error
-    spec, shown = probe.action_spec(), probe.observation_spec()
-    probe.close()
-    actions = _read_actions(name, spec, bins)
-    if key and (not isinstance(shown, Mapping) or key not in shown):
-        raise ValueError(f"'{name}' has no part '{key}' in its observation: {shown}")
-    shown = shown[key] if key else shown
-    return CopiedEnvironment(name, actions, _declared(shown), lambda: DmEnvCopy(make_one, key))
+    try:
+        actions, shown = _read_actions(name, probe.action_spec(), bins), probe.observation_spec()
+        if key and (not isinstance(shown, Mapping) or key not in shown):
+            raise ValueError(f"'{name}' has no part '{key}' in its observation: {shown}")
+        shown = shown[key] if key else shown
+        environment = CopiedEnvironment(name, actions, _declared(shown), lambda: DmEnvCopy(make_one, key))
+        _check(environment, probe, key)
+    finally:
+        probe.close()
+    return environment
+
+
+def _check(environment: CopiedEnvironment, probe: Any, key: str) -> None:
+    """One reset and one step must return what dm_env says; see `probing.py`."""
+    about, returned = f"dm_env environment {environment.name!r}", []
+    with contextlib.suppress(Exception):
+        returned.append(probe.reset())
+        returned.append(probe.step(probing.first_choice(environment)))
+    for timestep in returned:
+        if not all(hasattr(timestep, name) for name in ("observation", "reward", "discount", "last")):
+            raise ValueError(f"{about}: reset and step must return a dm_env.TimeStep, not a {type(timestep).__name__}")
+        probing.check_observation(about, environment, timestep.observation, lambda shown: _read(shown, key))
+        probing.check_reward(about, 0.0 if timestep.reward is None else timestep.reward)
 
 
 def _read_actions(name: str, spec: Any, bins: int | None) -> Actions:
@@ -70,19 +85,7 @@ def _read_actions(name: str, spec: Any, bins: int | None) -> Actions:
     about = f"dm_env environment {name!r} has actions {spec}"
     if getattr(spec, "minimum", None) is None:
         raise ValueError(f"{about}, which no agent chooses from; it could from one array with a minimum and a maximum")
-    low, high = (np.broadcast_to(np.asarray(end, spec.dtype), spec.shape) for end in (spec.minimum, spec.maximum))
-    if not np.issubdtype(spec.dtype, np.integer) and spec.dtype != np.bool_:
-        try:
-            return evenly_spaced(low, high, BINS if bins is None else bins)
-        except ValueError as error:
-            raise ValueError(f"{about}: {error}") from error
-    if bins is not None:
-        raise ValueError(f"{about}, which need no bins: leave the option bins out")
-    low, high = low.astype(np.int64), high.astype(np.int64)  # in eight bits their difference would not fit
-    if (high - low).max() >= MOST_CHOICES:
-        raise ValueError(f"{about}: {MOST_CHOICES} choices in one dimension are the most that an agent is given")
-    choices = several_of(high - low + 1, low, spec.shape) if spec.shape else one_of(int(high - low) + 1, int(low))
-    return dataclasses.replace(choices, values=choices.values.astype(spec.dtype))
+    return adapters.read_bounded(about, spec, spec.minimum, spec.maximum, bins)
 
 
 class DmEnvCopy:
@@ -96,22 +99,23 @@ class DmEnvCopy:
         if seed is not None:
             self.close()
             self.world = self.make_one(seed)
-        return self._read(self.world.reset().observation)
+        return _read(self.world.reset().observation, self.key)
 
     def step(self, action: Any) -> tuple[PyTree, float, bool, bool]:
         timestep = self.world.step(action)
         terminated = timestep.last() and timestep.discount == 0
-        return self._read(timestep.observation), float(timestep.reward or 0), terminated, timestep.last() and not terminated
+        return _read(timestep.observation, self.key), float(timestep.reward or 0), terminated, timestep.last() and not terminated
 
     def close(self) -> None:
         if self.world is not None:
             self.world.close()
 
-    def _read(self, observation: PyTree) -> PyTree:
-        observation = observation[self.key] if self.key else observation
-        if isinstance(observation, Mapping):
-            return {name: np.array(part) for name, part in observation.items()}
-        return np.array(observation)  # a copy: many environments draw the next one into the same array
+
+def _read(observation: PyTree, key: str) -> PyTree:
+    observation = observation[key] if key else observation
+    if isinstance(observation, Mapping):
+        return {name: np.array(part) for name, part in observation.items()}
+    return np.array(observation)  # a copy: many environments draw the next one into the same array
 
 
 def _declared(spec: Any) -> PyTree:

@@ -17,6 +17,8 @@ import numpy as np
 
 from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
+from rulax.envs.adapters.parts import flattened, read_observations
+from rulax.envs.adapters.probing import check_gymnasium
 from rulax.envs.adapters.streams import Autoreset, CopiedStreams, Outcome, Streams
 from rulax.envs.adapters.surviving import FAILED, Surviving
 from rulax.envs.base import HostEnvironment
@@ -51,86 +53,127 @@ def make(
     gymnasium = adapters.load("gymnasium", "gymnasium")
     if autoreset is not None and autoreset not in AUTORESET_NAMES:
         raise ValueError(f"unknown autoreset {autoreset!r}; known: {', '.join(AUTORESET_NAMES)}")
-    worn = (*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else []))
-    probe = _make_one(id, options, worn)
-    try:
-        actions = adapters.read_actions("Gymnasium", id, probe.action_space, bins)
-        observations = probe.observation_space
-    finally:
-        probe.close()
-    parts = _read_observations(id, observations, "" if flatten else "; flatten=True turns all of it into one vector")
-    return GymnasiumEnvironment(
-        id=id,
-        observation=jax.tree.map(lambda part: part.shown, parts),
-        parts=parts,
-        actions=actions,
-        autoreset=autoreset or ("next_step" if processes else "when_needed"),
-        wrappers=worn,
-        processes=processes,
-        options=options,
-    )
+    flatten, processes = (_yes_or_no(id, name, value) for name, value in (("flatten", flatten), ("processes", processes)))
+    if options.get("max_episode_steps") is not None:
+        options["max_episode_steps"] = _time_limit(id, options["max_episode_steps"])
+    way: Autoreset = autoreset or ("next_step" if processes else "when_needed")
+
+    def make_vector(num_streams: int) -> Any:
+        return gymnasium.make_vec(
+            id,
+            num_envs=num_streams,
+            # Named, for else Gymnasium may pick a vector implementation of its own, without a choice of autoreset.
+            vectorization_mode="async" if processes else "sync",
+            # Spawned: JAX runs threads, and a process that is forked beside them may hang.
+            vector_kwargs={"autoreset_mode": AUTORESET_NAMES[way]} | ({"context": "spawn"} if processes else {}),
+            wrappers=[*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else []), Surviving],
+            **options,
+        )
+
+    # Gymnasium's own checker would only raise where `probing.py` says in one sentence what is wrong.
+    unchecked = {"disable_env_checker": True, **options}
+    environment = _adapt(id, lambda: _make_one(id, unchecked, wrappers), flatten, bins)
+    if way == "when_needed":
+        return environment
+    return dataclasses.replace(environment, autoreset=way, processes=processes, make_vector=make_vector)
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """How one array of an observation is read: images as they are, an index one-hot, several indices as symbols, else numbers."""
+def from_gymnasium(
+    make_one: Callable[[], Any],
+    *,
+    name: str = "",
+    flatten: bool = False,
+    bins: int | None = None,
+    max_episode_steps: int | None = None,
+) -> GymnasiumEnvironment:
+    """Streams of the environments that `make_one()` makes, in this process: `rulax.train(from_gymnasium(lambda: MyEnv()))`.
 
-    shown: jax.ShapeDtypeStruct
-    categories: int = 0  # of a Discrete space
-    first: Any = 0  # its first index: Gymnasium's may start at any integer, ours at 0
+    Each stream steps a copy of its own, so every call must make a new one. Records call it by `name`, unless given by its
+    class. `max_episode_steps` puts a time limit around it; the rest is as in `make`.
+    """
+    gymnasium = adapters.load("gymnasium", "gymnasium")
+    if not callable(make_one):
+        raise ValueError(
+            f"from_gymnasium needs a function that makes an environment, as in from_gymnasium(lambda: MyEnv()), not {make_one!r}"
+        )
+    flatten = _yes_or_no(name or "from_gymnasium", "flatten", flatten)
+    limit = None if max_episode_steps is None else _time_limit(name or "from_gymnasium", max_episode_steps)
+    last: list[Any] = [None]
 
-    def read(self, observation: np.ndarray) -> np.ndarray:
-        """A batch of them."""
-        if self.categories:
-            return adapters.one_hot(observation, self.categories, self.first)
-        if np.any(self.first):
-            observation = observation - self.first
-        return np.asarray(observation, self.shown.dtype)
+    def make_world() -> Any:
+        try:
+            world = make_one()
+        except TypeError as error:
+            raise ValueError(f"what from_gymnasium was given cannot make an environment: {error}") from error
+        if not isinstance(world, gymnasium.Env):
+            raise ValueError(f"what from_gymnasium was given must make a gymnasium.Env, not {world!r}")
+        if world.unwrapped is last[0]:
+            raise ValueError("what from_gymnasium was given must make a new environment at each call, not hand over the same again")
+        last[0] = world.unwrapped
+        return world if limit in (None, -1) else gymnasium.wrappers.TimeLimit(world, limit)
+
+    return _adapt(name, make_world, flatten, bins)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: its options may be anything
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: functions have no useful hash
 class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """One Gymnasium environment: how to make it, and what its streams look like."""
 
-    id: str
+    name: str
+    make_world: Callable[[], Any]  # a copy in all its wrappers
+    actions: Actions  # what the agent's choices mean
     observation: PyTree  # an array, or a dictionary of them
     parts: Any  # how each is read
-    actions: Actions  # what the agent's choices mean
-    autoreset: Autoreset
-    wrappers: Sequence[Callable[[Any], Any]]
-    processes: bool
-    options: dict[str, Any]
+    own_space: Any = None  # the world's own observations, where they are flattened
+    autoreset: Autoreset = "when_needed"
+    processes: bool = False
+    make_vector: Callable[[int], Any] | None = None  # Gymnasium's, which steps and resets that many
 
     def open(self, num_streams: int) -> Streams:
-        if self.autoreset == "when_needed":
+        if self.make_vector is None:
             return CopiedStreams(self, num_streams)
-        gymnasium = adapters.load("gymnasium", "gymnasium")
-        vector_options = {"autoreset_mode": AUTORESET_NAMES[self.autoreset]}
-        if self.processes:
-            vector_options["context"] = "spawn"  # JAX runs threads, and a process that is forked beside them may hang
-        vector = gymnasium.make_vec(
-            self.id,
-            num_envs=num_streams,
-            # Named, for else Gymnasium may pick a vector implementation of its own, without a choice of autoreset.
-            vectorization_mode="async" if self.processes else "sync",
-            vector_kwargs=vector_options,
-            wrappers=[*self.wrappers, Surviving],
-            **self.options,
-        )
-        return GymnasiumStreams(self, vector, num_streams)
+        return GymnasiumStreams(self, self.make_vector(num_streams), num_streams)
 
     def make_one(self) -> GymnasiumCopy:
-        return GymnasiumCopy(_make_one(self.id, {"disable_env_checker": True, **self.options}, self.wrappers))
+        return GymnasiumCopy(self.make_world())
 
     def stacked(self, observations: list[Any]) -> PyTree:
         if isinstance(self.parts, dict):
-            return self.seen({name: np.stack([one[name] for one in observations]) for name in self.parts})
-        return self.seen(np.stack(observations))
+            return self.read({name: np.stack([one[name] for one in observations]) for name in self.parts})
+        return self.read(np.stack(observations))
 
-    def seen(self, observation: Any) -> PyTree:
+    def read(self, observation: Any) -> PyTree:
+        """What an agent sees of what the streams show."""
         if isinstance(self.parts, dict):
             return {name: part.read(observation[name]) for name, part in self.parts.items()}
         return self.parts.read(observation)
+
+    def seen(self, observation: Any) -> PyTree:
+        return self.read(observation if self.own_space is None else flattened(self.own_space, observation))
+
+
+def _adapt(name: str, make_world: Callable[[], Any], flatten: bool, bins: int | None) -> GymnasiumEnvironment:
+    """Look at one copy: what it takes and shows, and whether it keeps to Gymnasium's interface."""
+    gymnasium = adapters.load("gymnasium", "gymnasium")
+    probe = make_world()
+    name, own_space = name or type(probe.unwrapped).__name__, None
+    try:
+        for kind in ("action_space", "observation_space"):
+            if not isinstance(getattr(probe, kind, None), gymnasium.Space):
+                raise ValueError(f"Gymnasium environment {name!r} has no {kind} of Gymnasium's: set it in __init__")
+        if flatten:
+            make_own, own_space = make_world, probe.observation_space
+            flat = gymnasium.wrappers.FlattenObservation
+            make_world, probe = lambda: flat(make_own()), flat(probe)
+        actions = adapters.read_actions("Gymnasium", name, probe.action_space, bins)
+        advice = "" if flatten else "; flatten=True turns all of it into one vector"
+        parts = read_observations(name, probe.observation_space, advice)
+        observation = jax.tree.map(lambda part: part.shown, parts)
+        environment = GymnasiumEnvironment(name, make_world, actions, observation, parts, own_space)
+        check_gymnasium(environment, probe)
+    finally:
+        probe.close()
+    return environment
 
 
 class GymnasiumCopy:
@@ -153,7 +196,7 @@ class GymnasiumStreams(Streams):
     def reset_all(self, seeds: np.ndarray) -> PyTree:
         observation, info = self.vector.reset(seed=[int(one) for one in seeds])
         self._note_failures(info)
-        return self.environment.seen(observation)
+        return self.environment.read(observation)
 
     def step_all(self, action: np.ndarray) -> Outcome:
         try:
@@ -161,7 +204,7 @@ class GymnasiumStreams(Streams):
         except (EOFError, BrokenPipeError, ConnectionResetError) as error:
             raise RuntimeError(self._who_died()) from error
         self._note_failures(info)
-        return Outcome(self.environment.seen(observation), reward, terminated, truncated)
+        return Outcome(self.environment.read(observation), reward, terminated, truncated)
 
     def close_all(self) -> None:
         self.vector.close()
@@ -188,23 +231,16 @@ class GymnasiumStreams(Streams):
         return "a worker process closed its pipe"
 
 
-def _read_observations(id: str, space: Any, advice: str) -> Any:
-    """A `Part`, or a dictionary of them."""
-    spaces = adapters.load("gymnasium", "gymnasium").spaces
-    if isinstance(space, spaces.Dict):
-        return {name: _read_part(id, spaces, part, f" in '{name}'{advice}") for name, part in space.items()}
-    return _read_part(id, spaces, space, advice)
+def _yes_or_no(name: str, option: str, value: Any) -> bool:
+    return adapters.read_options(name, {option: False}, {option: value})[option]
 
 
-def _read_part(id: str, spaces: Any, space: Any, advice: str) -> Part:
-    if isinstance(space, spaces.Discrete):
-        return Part(jax.ShapeDtypeStruct((int(space.n),), np.float32), int(space.n), int(space.start))
-    if isinstance(space, spaces.MultiDiscrete):
-        return Part(jax.ShapeDtypeStruct(space.shape, np.int32), first=space.start)
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return Part(jax.ShapeDtypeStruct(space.shape, np.uint8 if space.dtype == np.uint8 else np.float32))
-    kind = type(space).__name__
-    raise ValueError(f"Gymnasium environment {id!r} has observations of kind {kind}, which no agent reads{advice}")
+def _time_limit(name: str, value: Any) -> int:
+    """A whole number of steps; -1 is Gymnasium's word for no limit."""
+    steps = adapters.read_options(name, {"max_episode_steps": 1}, {"max_episode_steps": value})["max_episode_steps"]
+    if steps < 1 and steps != -1:
+        raise ValueError(f"{name!r}: max_episode_steps must be at least 1, or -1 for no limit, not {value!r}")
+    return int(steps)
 
 
 def _make_one(id: str, options: dict[str, Any], wrappers: Sequence[Callable[[Any], Any]]) -> Any:

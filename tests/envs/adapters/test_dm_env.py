@@ -116,6 +116,36 @@ def test_real_numbers_by_bins_and_several_choices():
         from_dm_env(lambda seed: Count(seed), bins=3)
 
 
+class Broken(Count):
+    """Shows and pays what it is told to."""
+
+    def __init__(self, seed, shown=(0,), reward=0.0, timestep=None):
+        super().__init__(seed)
+        self.shown, self.reward, self.timestep = np.array(shown), reward, timestep
+
+    def observe(self):
+        return self.shown
+
+    def step(self, action):
+        if isinstance(self.timestep, Exception):
+            raise self.timestep
+        return self.timestep or dm_env.transition(self.reward, self.observe())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"timestep": (0, 0.0, False, {})}, "reset and step must return a dm_env.TimeStep, not a tuple"),
+        ({"shown": (0, 0)}, r"shows an observation of shape \(2,\), but its space says \(1,\)"),
+        ({"reward": np.zeros(2)}, r"a reward must be one number, not an array of shape \(2,\)"),
+    ],
+)
+def test_what_breaks_the_interface_is_refused_and_what_raises_is_not(options, message):
+    with pytest.raises(ValueError, match=message):
+        from_dm_env(lambda seed: Broken(seed, **options))
+    assert from_dm_env(lambda seed: Broken(seed, timestep=OSError("it fell over"))).num_actions == 2
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
