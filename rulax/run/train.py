@@ -254,7 +254,7 @@ class Driver:
         own = self.prepared.record["custom"]
         if not own:
             return f"{where}; everything is saved. To go on:\n  rulax train --resume {self.folder}\n{self.page()}"
-        objects = {"env": f"env={self.config.env}(...)", "rule": "rule=..."}
+        objects = {"env": f"env=<{self.config.env}>", "rule": "rule=..."}  # the same again: a folder cannot hold them
         again = ", ".join(objects[name] for name in own)
         return f"{where}; everything is saved. To go on, in Python:\n  rulax.train({again}, resume='{self.folder}')\n{self.page()}"
 
