@@ -25,12 +25,28 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
     if id not in ids():
         raise adapters.unknown_id("Crafter", id, ids(), ": it has reward and noreward")
     read = adapters.read_options(f"crafter/{id}", DEFAULTS, options)
+    _check(f"crafter/{id}", read, len(adapters.load("crafter.constants", "crafter").items))
     arguments = {"reward": id == "reward", **read}
     probe = crafter.Env(**arguments)
     shape = tuple(int(each) for each in probe.observation_space.shape)
     return CopiedEnvironment(
         f"crafter/{id}", one_of(int(probe.action_space.n)), jax.ShapeDtypeStruct(shape, np.uint8), lambda: CrafterCopy(arguments)
     )
+
+
+def _check(label: str, options: dict[str, Any], items: int) -> None:
+    """What Crafter would fail of in the middle of drawing."""
+    for name in ("area", "view", "size"):
+        if len(options[name]) != 2 or min(options[name]) < 1:
+            raise ValueError(f"'{label}': {name} must be two whole numbers of at least 1, for example 64,64, not {options[name]}")
+    if options["length"] < 0:
+        raise ValueError(f"'{label}': length must not be negative, not {options['length']} (0 means no limit)")
+    (wide, high), (width, height) = options["view"], options["size"]
+    rows = -(-items // wide)  # at the bottom of the view, for what the player holds
+    if high <= rows:
+        raise ValueError(f"'{label}': a view {wide} wide must be more than {rows} high, or it shows nothing but the inventory")
+    if width < 2 * wide or height < 2 * high:
+        raise ValueError(f"'{label}': size must be at least twice the view of {wide},{high}, not {width},{height}")
 
 
 class CrafterCopy:

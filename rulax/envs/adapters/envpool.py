@@ -21,6 +21,7 @@ from rulax.types import PyTree
 
 QT = "libqt5gui5 libqt5core5a"
 OWN = ("num_envs", "batch_size", "seed", "env_seed", "max_num_players", "base_path", "gym_reset_return_info")  # ours to set
+MODES = {0: "Easy", 1: "Hard", 2: "Extreme", 10: "Memory", 20: "Exploration"}  # ProcGen's `distribution_mode`, and ids
 SOKOBAN_CODES = (5, 5)  # agent and boxes, walls and targets: codes that become planes
 
 
@@ -109,13 +110,28 @@ def _defaults(id: str) -> dict[str, Any]:
     spec = _say_what_is_missing(lambda: adapters.load("envpool", "envpool").make_spec(id))
     defaults = {name: value for name, value in spec.config._asdict().items() if name not in OWN}
     if "distribution_mode" in defaults:
-        defaults.pop("max_episode_steps")  # EnvPool takes it for ProcGen too, and ignores it: a game lasts 1000 steps
+        defaults.pop("env_name")  # the id says it
+        defaults.pop("max_episode_steps")  # EnvPool takes it for ProcGen too, and ignores it: each game has its own limit
     return defaults
 
 
 def _read_options(id: str, options: dict[str, Any]) -> dict[str, Any]:
     read = adapters.read_options(f"envpool/{id}", _defaults(id), options)
+    for name, least in (("max_episode_steps", 1), ("num_levels", 0), ("start_level", 0)):
+        if name in options and read[name] < least:
+            raise ValueError(f"'envpool/{id}': {name} must be at least {least}, not {read[name]}")
+    if "distribution_mode" in options:
+        _check_mode(id, read["distribution_mode"])
     return {name: read[name] for name in options}
+
+
+def _check_mode(id: str, mode: int) -> None:
+    """ProcGen makes levels of some modes only, each of which has an id; in another it looks for one for ever."""
+    game = next(id.removesuffix(f"{name}-v0") for name in MODES.values() if id.endswith(f"{name}-v0"))
+    has = {number: name for number, name in MODES.items() if f"{game}{name}-v0" in ids()}
+    if mode not in has:
+        known = ", ".join(f"{number} ({name.lower()})" for number, name in has.items())
+        raise ValueError(f"'envpool/{id}': distribution_mode must be one of {known}, not {mode}")
 
 
 def _open(id: str, num_streams: int, seeds: Any, options: dict[str, Any]) -> Any:

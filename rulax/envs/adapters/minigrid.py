@@ -30,6 +30,9 @@ def make(id: str, *, view: str = "planes", **options: Any) -> gymnasium_adapter.
         raise adapters.unknown_id("MiniGrid", id, ids())
     if view not in ("planes", "codes"):
         raise ValueError(f"'minigrid/{id}': view must be planes or codes, not {view!r}")
+    limit = options.get("max_steps", 1)
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"'minigrid/{id}': max_steps must be a whole number of at least 1, not {limit!r}")
     worn = (wrappers.ImgObsWrapper, *([_show_planes] if view == "planes" else []))
     return gymnasium_adapter.make(id, wrappers=worn, **options)
 

@@ -1,10 +1,11 @@
 """The NetHack Learning Environment as a host environment; an observation is a dictionary of arrays.
 
-NetHack is reproducible only where it does not reseed itself, so it never does here: a seed determines a game.
+NetHack is reproducible only where it neither reseeds itself nor looks at the moon, so it never does here: a seed determines a game.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import jax
@@ -14,8 +15,15 @@ from rulax.envs import adapters
 from rulax.envs.actions import one_of
 from rulax.envs.adapters.streams import CopiedEnvironment
 
-DEFAULTS = {"keys": ("glyphs", "blstats"), "max_episode_steps": 5000, "character": "mon-hum-neu-mal"}
-FLOATS = ("blstats",)  # quantities: hit points, depth, ...; everything else is codes, which stay whole numbers
+KEYS = ("glyphs", "blstats")
+FLOATS = ("blstats", "tty_cursor")  # quantities: hit points, depth, a place; everything else is codes, which stay whole numbers
+NEVER = 2**31 - 1
+CHARACTER = (  # what NetHack reads in a name such as Agent-mon-hum-neu-mal; what it cannot read it passes over
+    "archeologist barbarian caveman cavewoman healer knight monk priest priestess rogue ranger samurai tourist valkyrie wizard",
+    "human elf dwarf gnome orc",
+    "lawful neutral chaotic",
+    "male female",
+)
 
 
 def ids() -> list[str]:
@@ -25,55 +33,104 @@ def ids() -> list[str]:
 
 
 def make(id: str, **options: Any) -> CopiedEnvironment:
-    """The task of that id; `keys` says which parts of nle's observation are shown, by default the map and the status line."""
+    """The task of that id; `keys` says which parts of nle's observation are shown, by default the map and the status line.
+
+    `max_episode_steps` and `character` are the task's own unless given: 5000 and a monk, in the Challenge 1,000,000 and any.
+    """
     if id not in ids():
         raise adapters.unknown_id("NetHack", id, ids())
-    read = adapters.read_options(f"nethack/{id}", DEFAULTS, options)
+    read = adapters.read_options(f"nethack/{id}", {"keys": KEYS, **_defaults(_task(id))}, options)
     known = dict(adapters.load("nle.env.base", "nethack").NLE_SPACE_ITEMS)
     for key in read["keys"]:
         if key not in known:
             raise ValueError(f"'nethack/{id}': keys has no '{key}'; there are {', '.join(known)}")
-    observation = {
-        key: jax.ShapeDtypeStruct(known[key].shape, np.float32 if key in FLOATS else known[key].dtype) for key in read["keys"]
-    }
+    if read["max_episode_steps"] < 1:
+        raise ValueError(f"'nethack/{id}': max_episode_steps must be at least 1, not {read['max_episode_steps']}")
+    _check_character(id, read["character"])
+    observation = {key: jax.ShapeDtypeStruct(known[key].shape, _dtype(key, known[key].dtype)) for key in read["keys"]}
     probe = NetHackCopy(id, read)
     actions = one_of(int(probe.world.action_space.n))
     probe.close()
     return CopiedEnvironment(f"nethack/{id}", actions, observation, lambda: NetHackCopy(id, read))
 
 
+def _task(id: str) -> Any:
+    """nle's own class: Gymnasium's wrappers would only check again what is checked here."""
+    module, _, name = str(adapters.load("gymnasium", "nethack").spec(id).entry_point).partition(":")
+    return getattr(adapters.load(module, "nethack"), name)
+
+
+def _defaults(task: Any) -> dict[str, Any]:
+    """A task's own limit and character, which it may have from the class it is made of."""
+    found: dict[str, Any] = {}
+    for kind in reversed(task.__mro__):
+        parameters = inspect.signature(kind.__init__).parameters
+        found |= {name: parameters[name].default for name in ("max_episode_steps", "character") if name in parameters}
+    return {**found, "max_episode_steps": int(found["max_episode_steps"])}  # the Challenge's is 1e6
+
+
+def _check_character(id: str, character: str) -> None:
+    """NetHack draws at random what it is not told, and says nothing about a word it does not know."""
+    parts = character.lower().split("-")
+    kinds = [i for part in parts for i, names in enumerate(CHARACTER) if _is_one_of(part, names)]
+    if character != "@" and not len(parts) == len(kinds) == len(set(kinds)):
+        raise ValueError(
+            f"'nethack/{id}': character must be @ (drawn anew in each game), or at most one role, race, alignment and gender as in "
+            f"mon-hum-neu-mal, not {character!r}"
+        )
+
+
+def _is_one_of(part: str, names: str) -> bool:
+    return len(part) >= 3 and any(name.startswith(part) for name in names.split())
+
+
+def _dtype(key: str, dtype: Any) -> Any:
+    """Bytes would be read as brightness: letters and colours are names."""
+    return np.float32 if key in FLOATS else np.int16 if np.dtype(dtype).itemsize == 1 else dtype
+
+
 class NetHackCopy:
-    """One game. The time limit is ours: nle's own quits the game, and the last observation then shows how it is being quit."""
+    """One game. The limits are ours: nle's own quit the game, and the last observation then shows how it is being quit.
+
+    nle 1.3 also counts a step without progress twice, and would give up after half as many as it says.
+    """
 
     def __init__(self, id: str, options: dict[str, Any]):
-        self.limit = options["max_episode_steps"]
-        arguments = {"observation_keys": options["keys"], "character": options["character"], "max_episode_steps": 2**31 - 1}
-        # Made by nle's own class: Gymnasium's wrappers would only check again what is checked here.
-        spec = adapters.load("gymnasium", "nethack").spec(id)
-        module, _, name = str(spec.entry_point).partition(":")
-        self.world = getattr(adapters.load(module, "nethack"), name)(**{**spec.kwargs, **arguments})
+        self.limit, self.keys = options["max_episode_steps"], options["keys"]
+        shown = (*self.keys, *({"blstats"} - set(self.keys)))  # has the count of turns
+        arguments = {"observation_keys": shown, "character": options["character"], "max_episode_steps": NEVER}
+        self.world = _task(id)(**arguments, fix_moon_phase=True)
+        self.patience = getattr(self.world, "no_progress_timeout", None)  # of the Challenge
+        if self.patience is not None:
+            self.world.no_progress_timeout = NEVER
+        self.time = int(adapters.load("nle.nethack", "nethack").NLE_BL_TIME)
 
     def reset(self, seed: int | None) -> dict[str, np.ndarray]:
         if seed is not None:
             self.seeds = np.random.default_rng(seed)
-        self.steps = 0
         core, display = (int(each) for each in self.seeds.integers(0, 2**31, 2))
-        self._seed(core, display)
-        return self._copied(self.world.reset()[0])
+        game = self.world.nethack
+        type(game).set_initial_seeds(game, core, display, False, None)  # the Challenge forbids it; underneath it is the same game
+        observation = self.world.reset()[0]
+        self.steps, self.idle, self.turn = 0, 0, int(observation["blstats"][self.time])
+        return self._copied(observation)
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool]:
-        observation, reward, done, truncated, info = self.world.step(action)
+        observation, reward, done, _, _ = self.world.step(action)
         self.steps += 1
-        # NetHackChallenge gives up a game that makes no progress: nle calls that an abortion (StepStatus -1), not an end.
-        aborted = bool(truncated) or int(info["end_status"]) == -1 or (self.steps >= self.limit and not done)
-        return self._copied(observation), float(reward), bool(done) and not aborted, aborted
+        cut = self.steps >= self.limit or self._stuck(observation)
+        return self._copied(observation), float(reward), bool(done), cut and not done
 
     def close(self) -> None:
         self.world.close()
 
-    def _seed(self, core: int, display: int) -> None:
-        """NetHackChallenge forbids to set seeds; underneath it is the same game."""
-        self.world.nethack.set_initial_seeds(core, display, False, None)
+    def _stuck(self, observation: dict[str, np.ndarray]) -> bool:
+        """Whether the Challenge would give up a game that makes no progress: so many steps, and still the same turn."""
+        if self.patience is None:
+            return False
+        turn = int(observation["blstats"][self.time])
+        self.idle, self.turn = self.idle + 1 if turn == self.turn else 0, turn
+        return self.idle >= self.patience
 
     def _copied(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {key: value.copy() for key, value in observation.items()}  # nle writes the next one into the same arrays
+        return {key: observation[key].copy() for key in self.keys}  # nle writes the next one into the same arrays

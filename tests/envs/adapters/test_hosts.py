@@ -5,7 +5,6 @@ The oracle is `host.by_hand`, which drives one bare copy in a Python loop. A pac
 
 import dataclasses
 import importlib.util
-import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from rulax.envs import make
 from tests.envs.adapters import host
+from tests.envs.adapters.bare import NETHACK, atari, boxoban, catch, crafter, envpool, minigrid, nethack, sokoban_planes
 
 STREAMS = 2
 
@@ -31,121 +31,6 @@ class Case:
 
     def __str__(self):
         return self.name + "".join(f"-{key}={value}" for key, value in self.options.items())
-
-
-def atari(seed, rom="pong", **options):
-    from ale_py.vector_env import AtariVectorEnv
-
-    bare = AtariVectorEnv(rom, 1, num_threads=1, reward_clipping=False, use_fire_reset=False, **options)
-    state = {"new": True}
-
-    def reset():
-        shown = bare.reset(seed=np.array([seed % 2**31]))[0] if state["new"] else bare.step(np.zeros(1, np.int64))[0]
-        state["new"] = False
-        return np.moveaxis(shown[0], 0, -1)
-
-    def step(action):
-        observation, reward, terminated, truncated, _ = bare.step(np.array([action]))
-        return np.moveaxis(observation[0], 0, -1), float(reward[0]), bool(terminated[0]), bool(truncated[0])
-
-    return reset, step
-
-
-def crafter(seed, **options):
-    import crafter
-
-    bare = crafter.Env(seed=seed, **options)
-
-    def step(action):
-        observation, reward, done, _ = bare.step(action)
-        dead = bare._player.health <= 0
-        return observation, reward, dead, done and not dead
-
-    return bare.reset, step
-
-
-def nethack(seed, id, steps):
-    """A game of NetHack with Gymnasium's time limit."""
-    import gymnasium
-    import nle  # noqa: F401
-
-    bare = gymnasium.make(id, observation_keys=("glyphs", "blstats", "message"), max_episode_steps=steps, disable_env_checker=True)
-    random = np.random.default_rng(seed)
-
-    def read(observation):
-        return {**{key: value.copy() for key, value in observation.items()}, "blstats": observation["blstats"].astype(np.float32)}
-
-    def reset():
-        bare.unwrapped.seed(*(int(each) for each in random.integers(0, 2**31, 2)), reseed=False)
-        return read(bare.reset()[0])
-
-    def step(action):
-        observation, reward, terminated, truncated, _ = bare.step(action)
-        return read(observation), reward, terminated, truncated and not terminated
-
-    return reset, step
-
-
-def catch(seed, **options):
-    from bsuite.environments.catch import Catch
-
-    bare = Catch(seed=seed, **options)
-
-    def step(action):
-        timestep = bare.step(action)
-        return timestep.observation.copy(), timestep.reward, timestep.last(), False  # Catch has no time limit
-
-    return lambda: bare.reset().observation.copy(), step
-
-
-def envpool(seed, id, read=lambda x: np.moveaxis(x[0], 0, -1), **options):
-    import envpool
-
-    bare = envpool.make(id, env_type="gymnasium", num_envs=1, seed=[seed % 2**31], **options)
-    state = {"new": True}
-
-    def reset():
-        shown = bare.reset()[0] if state["new"] else bare.step(np.zeros(1, np.int32))[0]
-        state["new"] = False
-        return read(shown)
-
-    def step(action):
-        observation, reward, terminated, truncated, info = bare.step(np.array([action], np.int32))
-        assert not truncated[0] or info["elapsed_step"][0] == options.get("max_episode_steps", 1000)
-        return read(observation), float(reward[0]), bool(terminated[0] and not truncated[0]), bool(truncated[0])
-
-    return reset, step
-
-
-def boxoban():
-    return str(pathlib.Path(importlib.util.find_spec("envpool").origin).parent)
-
-
-def sokoban_planes(observation):
-    """Walls and so on one by one, in a loop."""
-    grid, shown = observation["grid"][0], np.zeros((10, 10, 10), np.float32)
-    for row in range(10):
-        for column in range(10):
-            shown[row, column, grid[row, column, 0]] = shown[row, column, 5 + grid[row, column, 1]] = 1
-    return shown
-
-
-def minigrid(seed, id, **options):
-    import gymnasium
-    import minigrid  # noqa: F401
-    from minigrid.wrappers import OneHotPartialObsWrapper
-
-    bare = OneHotPartialObsWrapper(gymnasium.make(id, **options))
-    state = {"seed": seed}
-
-    def reset():
-        return bare.reset(seed=state.pop("seed", None))[0]["image"].astype(np.float32)
-
-    def step(action):
-        observation, reward, terminated, truncated, _ = bare.step(action)
-        return observation["image"].astype(np.float32), float(reward), terminated, truncated
-
-    return reset, step
 
 
 BOTH = ("terminated", "truncated")
@@ -172,8 +57,15 @@ CASES = [
         "nethack/NetHackScore-v0",
         "nle",
         lambda seed: nethack(seed, "NetHackScore-v0", 60),
-        {"keys": ("glyphs", "blstats", "message"), "max_episode_steps": 60},
+        {"keys": NETHACK, "max_episode_steps": 60},
         steps=200,
+    ),
+    Case(
+        "nethack/NetHackChallenge-v0",
+        "nle",
+        lambda seed: nethack(seed, "NetHackChallenge-v0", 90),
+        {"keys": NETHACK, "max_episode_steps": 90},
+        steps=300,
     ),
     Case(
         "dm_env/bsuite.environments.catch:Catch",
@@ -191,6 +83,15 @@ CASES = [
         steps=1100,
         dummy_after=BOTH,
         ends=("terminated",),
+    ),
+    Case(  # the limit is ProcGen's own, 500 in this game
+        "envpool/MazeHard-v0",
+        "envpool",
+        lambda seed: envpool(seed, "MazeHard-v0", num_threads=1, num_levels=3),
+        {"num_threads": 1, "num_levels": 3},
+        steps=700,
+        dummy_after=BOTH,
+        ends=BOTH,
     ),
     Case(
         "envpool/Pong-v5",

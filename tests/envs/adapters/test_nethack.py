@@ -1,0 +1,74 @@
+"""NetHack's tasks are nle's own: who plays, how long, and when a game without progress is given up."""
+
+import numpy as np
+import pytest
+
+from rulax.agents.torsos import is_symbols
+from rulax.envs import make
+from tests.envs.adapters import host
+
+pytest.importorskip("nle")
+
+CHALLENGE = "nethack/NetHackChallenge-v0"
+
+
+def greetings(id, seeds, **options):
+    """What the game says to a newcomer, in the first game of each seed."""
+    streams = make(id, keys=("message",), **options).open(1)
+    shown = [streams.start(seed).observation["message"][0] for seed in seeds]
+    streams.close()
+    return [bytes(message.astype(np.uint8)).split(b"\0")[0].decode() for message in shown]
+
+
+def test_who_plays_is_the_tasks_own_unless_said():
+    roles = {text.split()[-1] for text in greetings(CHALLENGE, range(8)) if "You are a" in text}
+    assert len(roles) > 2, "any role may be drawn in the Challenge"
+    assert all("Monk" in text for text in greetings("nethack/NetHackScore-v0", range(8)) if "You are a" in text)
+    assert any("Valkyrie" in text for text in greetings(CHALLENGE, range(8), character="val"))
+
+
+def test_the_moon_depends_on_the_seed():
+    """Else the same seed would be another game on another day."""
+    texts = greetings(CHALLENGE, range(60))
+    assert any("Full moon" in text for text in texts)
+    assert not all("Full moon" in text for text in texts)
+    assert texts == greetings(CHALLENGE, range(60))
+
+
+def test_a_game_without_progress_is_cut_off_after_ten_thousand_steps():
+    """Looking at the same screen again takes no turn; nothing shows that the game was given up."""
+    from nle import nethack
+
+    again = nethack.ACTIONS.index(nethack.Command.REDRAW)
+    timesteps = host.live(make(CHALLENGE), np.full((10_001, 1), again))
+    ended = np.flatnonzero(timesteps.episode.ended[:, 0])
+    assert ended.tolist() == [10_000]
+    assert timesteps.discount[10_000, 0] == 1
+    np.testing.assert_array_equal(timesteps.observation["glyphs"][10_000], timesteps.observation["glyphs"][9_999])
+    assert timesteps.observation["glyphs"][10_000].any()
+    assert (timesteps.first[10_001, 0], timesteps.valid[10_001, 0]) == (True, False)
+
+
+def test_a_game_with_progress_goes_on():
+    """Resting takes turns: with a patience of 20 steps it is never cut off, while looking again is."""
+    from nle import nethack
+
+    keys = nethack.MiscDirection.WAIT, nethack.MiscAction.MORE, nethack.Command.REDRAW
+    wait, more, again = (nethack.ACTIONS.index(each) for each in keys)  # a message may wait for `more`
+    streams = make(CHALLENGE, keys=("glyphs",)).open(2)
+    for copy in streams.copies:
+        assert (copy.limit, copy.patience) == (1_000_000, 10_000), "the Challenge's own"
+        copy.patience = 20
+    streams.start(0)
+    ended = np.stack([streams.step(np.array([more if step % 2 else wait, again])).episode.ended for step in range(60)])
+    streams.close()
+    assert ended.sum(0).tolist() == [0, 2]
+
+
+def test_codes_are_symbols_and_quantities_are_not():
+    from nle.env.base import NLE_SPACE_ITEMS
+
+    quantities = ("blstats", "tty_cursor")
+    shown = make("nethack/NetHackScore-v0", keys=tuple(key for key, _ in NLE_SPACE_ITEMS)).observation
+    assert {key for key, leaf in shown.items() if not is_symbols(leaf)} == set(quantities)
+    assert all(shown[key].dtype == np.float32 for key in quantities)
