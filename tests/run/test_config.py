@@ -181,4 +181,13 @@ def test_words_of_other_libraries() -> None:
 )
 def test_presets_of_the_paper_stack_frames_as_it_does(preset, env, frames):
     given = {"preset": f"paper-{preset}"} | ({"env": env} if env else {})
-    assert build(TrainConfig, given).env_options == {"stack": frames}
+    assert build(TrainConfig, given).env_options["stack"] == frames
+
+
+@pytest.mark.parametrize("preset", ["paper-procgen", "paper-procgen-mini"])
+def test_procgen_is_trained_on_the_papers_500_levels(preset):
+    assert build(TrainConfig, {"preset": preset, "env": "envpool/BigfishHard-v0"}).env_options["num_levels"] == 500
+
+
+def test_nethack_is_the_challenge_whose_scores_the_paper_reports():
+    assert build(TrainConfig, {"preset": "paper-nethack"}).env == "nethack/NetHackChallenge-v0"
