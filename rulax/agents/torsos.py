@@ -6,6 +6,7 @@ the readers put out is laid side by side, and fully connected layers follow.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import numpy as np
 
 from rulax.agents.convolution import Conv
 from rulax.agents.layers import ACTIVATIONS, MLP, initial_weight
+from rulax.envs.base import is_image, is_symbols
 from rulax.settings import Network
 from rulax.types import Array, PyTree
 
@@ -109,7 +111,8 @@ class Images(eqx.Module):
 class Symbols(eqx.Module):
     """Reads arrays of whole numbers that are names, not quantities (the glyphs of NetHack): each is a learned vector.
 
-    A map of symbols [..., H, W] is an image of such vectors; symbols without a place are laid side by side.
+    A map of symbols [..., H, W], or of several in each place [..., H, W, C], is an image of such vectors; symbols without a place
+    are laid side by side.
     """
 
     table: Array  # [symbols, size]
@@ -118,9 +121,9 @@ class Symbols(eqx.Module):
 
     def __call__(self, observation: Array, dtype: Any) -> Array:
         vectors = self.table.astype(dtype)[jnp.clip(observation.astype(jnp.int32), 0, len(self.table) - 1)]
-        if self.image is not None:
-            return self.image(vectors, dtype)
-        return vectors.reshape(*observation.shape[: observation.ndim - len(self.shape)], -1)
+        places = self.shape[:2] if self.image is not None else ()
+        vectors = vectors.reshape(*observation.shape[: observation.ndim - len(self.shape)], *places, -1)
+        return vectors if self.image is None else self.image(vectors, dtype)
 
 
 Reader = Numbers | Images | Symbols
@@ -164,23 +167,14 @@ def make_torso(key: Array, observation: PyTree, network: Network) -> Torso:
     return Torso(readers, MLP(key_mlp, (width, *network.hidden), network.activation, network.activate_last))
 
 
-def is_image(leaf: jax.ShapeDtypeStruct) -> bool:
-    """Whether convolutions can read it: three axes, or a map of symbols, which becomes an image of vectors."""
-    return len(leaf.shape) == 3 or (is_symbols(leaf) and len(leaf.shape) == 2)
-
-
-def is_symbols(leaf: jax.ShapeDtypeStruct) -> bool:
-    """Whole numbers are names; bytes are brightness."""
-    return jnp.issubdtype(leaf.dtype, jnp.integer) and leaf.dtype != jnp.uint8
-
-
 def make_reader(key: Array, leaf: jax.ShapeDtypeStruct, network: Network) -> Reader:
     """What reads one array of an observation."""
     shape = tuple(leaf.shape)
     if is_symbols(leaf):
         key_table, key_image = jax.random.split(key)
         table = initial_weight(key_table, (network.symbols, network.embedding), 1.0)
-        image = make_image_reader(key_image, (*shape, network.embedding), network) if len(shape) == 2 else None
+        depth = math.prod(shape[2:]) * network.embedding
+        image = make_image_reader(key_image, (*shape[:2], depth), network) if is_image(leaf) else None
         return Symbols(table, image if isinstance(image, Images) else None, shape)
     return make_image_reader(key, shape, network)
 

@@ -102,6 +102,16 @@ class Environment(abc.ABC):
         return observation
 
 
+def is_symbols(leaf: jax.ShapeDtypeStruct) -> bool:
+    """Whether an array of an observation holds names: whole numbers do; but bytes are brightness."""
+    return np.issubdtype(leaf.dtype, np.integer) and leaf.dtype != np.uint8
+
+
+def is_image(leaf: jax.ShapeDtypeStruct) -> bool:
+    """Whether it is a picture [H, W, C], or a map of symbols [H, W] or [H, W, C]."""
+    return len(leaf.shape) == 3 or (is_symbols(leaf) and len(leaf.shape) == 2)
+
+
 class EnvironmentFailed(RuntimeError):
     """An environment raised more often than is tolerated; the text is a sentence for the user."""
 

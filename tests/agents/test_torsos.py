@@ -76,6 +76,19 @@ def test_a_dictionary_is_read_part_by_part_and_symbols_are_names():
     np.testing.assert_allclose(other(renamed), torso(seen), rtol=1e-5, atol=1e-6)
 
 
+def test_a_map_with_several_symbols_in_each_place_is_an_image_of_their_vectors():
+    """As a stack of NetHack's maps is: the newest symbol of a place is the last of its vectors."""
+    maps = jax.ShapeDtypeStruct((9, 11, 3), jnp.int16)
+    torso = make_torso(jax.random.key(0), maps, Network(hidden=(5,), symbols=50, embedding=4))
+    glyphs = torso.readers[0]
+    assert glyphs.image.network.convs[0].weight.shape[2] == 3 * 4
+    seen = np.random.default_rng(0).integers(0, 50, (2, 9, 11, 3))
+    vectors = np.concatenate([np.asarray(glyphs.table)[seen[..., symbol]] for symbol in range(3)], -1)
+    read = glyphs(jnp.asarray(seen, jnp.int16), jnp.float32)
+    np.testing.assert_allclose(read, glyphs.image(jnp.asarray(vectors), jnp.float32), rtol=1e-6)
+    assert torso(jnp.asarray(seen, jnp.int16)).shape == (2, 5)
+
+
 @pytest.mark.parametrize(
     ("network", "observation", "said"),
     [

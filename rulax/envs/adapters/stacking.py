@@ -1,7 +1,7 @@
 """Stacks of frames for any host world that shows images: the option `stack=4` of every host adapter.
 
-An image [H, W, C] becomes [H, W, 4 C], the oldest frame first; where an episode starts the older ones are black. Replay stores each
-frame once (`learning/frames.py`).
+An image [H, W, C] becomes [H, W, 4 C], a map of symbols [H, W] (NetHack's glyphs) [H, W, 4], the oldest frame first; where an
+episode starts the older ones are black, or zeros. Replay stores each frame once (`learning/frames.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rulax.envs.base import HostEnvironment, HostStreams, Timestep
+from rulax.envs.base import HostEnvironment, HostStreams, Timestep, is_image
 from rulax.types import PyTree
 
 
@@ -27,13 +27,9 @@ def stack(name: str, environment: Any, frames: Any) -> Any:
         raise ValueError(f"'{name}' runs inside of JAX; frames can be stacked only in worlds that run on the host")
     if environment.frames > 1:
         raise ValueError(f"'{name}' shows stacks of {environment.frames} frames already")
-    if not any(_is_image(leaf) for leaf in jax.tree.leaves(environment.observation)):
-        raise ValueError(f"'{name}' shows no images [height, width, channels], which alone can be stacked")
+    if not any(is_image(leaf) for leaf in jax.tree.leaves(environment.observation)):
+        raise ValueError(f"'{name}' shows neither images [height, width, channels] nor maps of symbols, which alone can be stacked")
     return Stacked(environment, frames)
-
-
-def _is_image(leaf: Any) -> bool:
-    return len(leaf.shape) == 3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
@@ -54,9 +50,10 @@ class Stacked(HostEnvironment):
     @property
     def observation(self) -> PyTree:  # type: ignore[override]
         def longer(leaf: Any) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct((*leaf.shape[:-1], leaf.shape[-1] * self.frames), leaf.dtype)
+            height, width, *colours = leaf.shape
+            return jax.ShapeDtypeStruct((height, width, self.frames * (colours or [1])[0]), leaf.dtype)
 
-        return jax.tree.map(lambda leaf: longer(leaf) if _is_image(leaf) else leaf, self.environment.observation)
+        return jax.tree.map(lambda leaf: longer(leaf) if is_image(leaf) else leaf, self.environment.observation)
 
     def open(self, num_streams: int) -> StackedStreams:
         return StackedStreams(self, self.environment.open(num_streams))
@@ -74,9 +71,10 @@ class Stacked(HostEnvironment):
         """
 
         def one(spec: Any, stack: np.ndarray, new: np.ndarray) -> np.ndarray:
-            if not _is_image(spec):
+            if not is_image(spec):
                 return new
             new = np.asarray(new, spec.dtype)
+            new = new[..., None] if len(spec.shape) == 2 else new
             depth = new.shape[-1]
             dark = np.zeros((*new.shape[:-1], depth * (self.frames - 1)), spec.dtype)
             older = dark if shown is None else stack[..., depth:] * kept

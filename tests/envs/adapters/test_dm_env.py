@@ -1,5 +1,10 @@
 """The dm_env adapter on a small world of the real dm_env package: both ends, shifted actions, a dictionary of observations."""
 
+import re
+import sys
+import types
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -165,3 +170,49 @@ def test_errors(name, message):
 
 def stack_without_seed():
     return Count(0)
+
+
+class StandInLab:
+    """DeepMind Lab as its documentation has it: strings in its config, whole numbers of C, nothing shown after the end."""
+
+    def __init__(self, level, observations, config):
+        assert level == "contributed/dmlab30/explore_goal_locations_small"
+        assert all(isinstance(value, str) for value in config.values())
+        self.names, self.shape, self.frame = observations, (int(config["height"]), int(config["width"]), 3), None
+
+    def reset(self, seed):
+        assert type(seed) is int
+        self.frame = 0
+
+    def step(self, action, num_steps):
+        assert (action.shape, action.dtype) == ((7,), np.intc)
+        assert num_steps == 4
+        self.frame += num_steps
+        return float(action @ [1, 0, 1000, 100, 10_000, 0, 0])
+
+    def is_running(self):
+        return self.frame < 12
+
+    def observations(self):
+        if not self.is_running():
+            raise RuntimeError("environment is not running")
+        return {name: np.full(self.shape, self.frame, np.uint8) for name in self.names}
+
+    def close(self):
+        pass
+
+
+def test_the_module_for_deepmind_lab_that_the_documentation_shows(monkeypatch):
+    page = Path(__file__).parents[3] / "docs" / "adapters.md"
+    code = re.search(r"## dm_env, and DMLab-30.*?```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S).group(1)
+    monkeypatch.setitem(sys.modules, "deepmind_lab", types.SimpleNamespace(Lab=StandInLab))
+    module = types.ModuleType("my_lab")
+    exec(code, module.__dict__)
+    monkeypatch.setitem(sys.modules, "my_lab", module)
+    environment = make("dm_env/my_lab:Lab", level="explore_goal_locations_small")
+    assert (environment.num_actions, environment.observation.shape) == (9, (72, 96, 3))
+    timesteps = host.live(environment, np.array([[0], [1], [2], [7], [8]]))
+    host.assert_declared(environment, timesteps)
+    np.testing.assert_array_equal(timesteps.reward[:, 0], [0, 100, -100, -1000, 120, 10_000])
+    np.testing.assert_array_equal(timesteps.observation[:, 0, 0, 0, 0], [0, 4, 8, 0, 4, 8])
+    np.testing.assert_array_equal(timesteps.discount[:, 0], [1, 1, 1, 0, 1, 1])

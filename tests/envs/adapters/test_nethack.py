@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rulax.agents.torsos import is_symbols
 from rulax.envs import make
+from rulax.envs.base import is_symbols
 from tests.envs.adapters import host
 
 pytest.importorskip("nle")
@@ -72,3 +72,16 @@ def test_codes_are_symbols_and_quantities_are_not():
     shown = make("nethack/NetHackScore-v0", keys=tuple(key for key, _ in NLE_SPACE_ITEMS)).observation
     assert {key for key, leaf in shown.items() if not is_symbols(leaf)} == set(quantities)
     assert all(shown[key].dtype == np.float32 for key in quantities)
+
+
+def test_maps_of_symbols_are_stacked_and_numbers_are_not():
+    environment = make("nethack/NetHackScore-v0", stack=4)
+    assert {key: leaf.shape for key, leaf in environment.observation.items()} == {"glyphs": (21, 79, 4), "blstats": (27,)}
+    actions = np.random.default_rng(0).integers(0, 23, (12, 2))
+    stacked, plain = host.live(environment, actions), host.live(make("nethack/NetHackScore-v0"), actions)
+    host.assert_declared(environment, stacked)
+    shown, glyphs = stacked.observation["glyphs"], plain.observation["glyphs"]
+    for age in range(4):
+        np.testing.assert_array_equal(shown[age:, ..., 3 - age], glyphs[: len(glyphs) - age])
+        assert not shown[:age, ..., 3 - age].any()
+    np.testing.assert_array_equal(stacked.observation["blstats"], plain.observation["blstats"])

@@ -76,7 +76,7 @@ def test_worlds_that_stack_their_frames_themselves_have_each_stored_once(name, o
 @pytest.mark.parametrize(
     ("name", "frames", "message"),
     [
-        ("gymnasium/CartPole-v1", 4, "shows no images"),
+        ("gymnasium/CartPole-v1", 4, "shows neither images"),
         ("gymnasium/RulaxSlides-v0", 0, "at least 1, not 0"),
         ("gymnax/Breakout-MinAtar", 4, "runs inside of JAX"),
         ("atari/Pong", 4, "shows stacks of 4 frames already"),
