@@ -46,7 +46,7 @@ _FAMILIES = (
     Family("jumanji", "jumanji", "jumanji", "Jumanji: Sokoban on generated levels, Snake, in JAX", ("Sokoban", "Snake")),
     Family("xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "MiniGrid-FourRooms")),
     Family("minigrid", "minigrid", "minigrid", "MiniGrid and BabyAI, what the agent sees", ("MiniGrid-Empty-5x5-v0",)),
-    Family("dm_env", "dm_env", "dm_env", "any dm_env environment that module:function makes", ("bsuite.environments.catch:Catch",)),
+    Family("dm_env", "dm_env", "dm_env", "any dm_env environment that a function of yours makes", ("module:function",)),
 )
 
 

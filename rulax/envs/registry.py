@@ -197,6 +197,8 @@ def _gymnasium_knows(environment_id: str) -> bool:
 
     if ":" in environment_id:
         return True
+    if environment_id in _ids_of_ale():
+        return False
     try:
         gymnasium.spec(environment_id)
     except gymnasium.error.UnregisteredEnv:
@@ -207,22 +209,41 @@ def _gymnasium_knows(environment_id: str) -> bool:
     return True
 
 
+def _ids_of_ale() -> set[str]:
+    """What ale-py has registered with Gymnasium, with and without version, once somebody has imported it.
+
+    That must not decide what `Pong` means: Atari games are those of the family `atari`, with the papers' preprocessing, or
+    `ale_py:ALE/Pong-v5` without.
+    """
+    import gymnasium
+
+    ids = [id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("ale_py")]
+    return {*ids, *(id.rpartition("-v")[0] for id in ids)}
+
+
 def _ids(adapter: str) -> list[str]:
     """The ids that an adapter offers, without prefix; none if its package is missing."""
     if not _FAMILIES[adapter].installed:
         return []
     module = importlib.import_module(f"rulax.envs.adapters.{adapter}")
-    return [each.removeprefix(f"{adapter}/") for each in module.ids()]
+    passed_over = _ids_of_ale() if adapter == "gymnasium" else ()
+    return [each.removeprefix(f"{adapter}/") for each in module.ids() if each not in passed_over]
 
 
 def _unknown(name: str) -> UnknownEnvironment:
-    examples = [f"{family.prefix}/{each}" for family in _FAMILIES.values() for each in family.examples]
-    known = [*_BY_NAME, *(f"gymnax/{each}" for each in _ids("gymnax")), *_ids("gymnasium"), *examples]
-    game = GAME.fullmatch(name)
+    listed = ("gymnax", "gymnasium")  # by all of their ids, and only where they are installed
+    examples = [
+        f"{family.prefix}/{each}" for family in _FAMILIES.values() if family.prefix not in listed for each in family.examples
+    ]
+    own = [f"{family}/{each}" for family in ("gymnax", "atari") for each in _ids(family)]
+    known = [*_BY_NAME, *own, *_ids("gymnasium"), *examples]
+    bare = name.removeprefix("gymnasium/")
+    game = GAME.fullmatch(bare)
     if game:
         how = "" if _FAMILIES["atari"].installed else f" ({_FAMILIES['atari'].install})"
-        return UnknownEnvironment(f"unknown environment '{name}'; did you mean atari/{game['game']}?{how}")
-    missing = [name for name in ("gymnax", "gymnasium") if not _FAMILIES[name].installed]
+        raw = f"; ale_py:{bare} is the game without the papers' preprocessing" if bare.startswith("ALE/") else ""
+        return UnknownEnvironment(f"unknown environment '{name}'; did you mean atari/{game['game']}?{how}{raw}")
+    missing = [name for name in listed if not _FAMILIES[name].installed]
     extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
     return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, '`rulax envs` lists all')}{extras}")
 
@@ -232,5 +253,5 @@ def _hint(word: str, known: list[str], otherwise: str) -> str:
     lower = {each.lower().partition("/")[2]: each for each in known if "/" in each} | {each.lower(): each for each in known}
     near = difflib.get_close_matches(word.lower().removeprefix("gymnasium/"), lower, n=3, cutoff=0.6)
     if near:
-        return f"; did you mean {' or '.join(lower[each] for each in near)}?"
+        return f"; did you mean {' or '.join(dict.fromkeys(lower[each] for each in near))}?"
     return f"; {otherwise}" if not known or len(known) > 20 else f"; it has {', '.join(known)}"

@@ -54,6 +54,7 @@ class HostTrainer(Trainer):
         self._thread = ThreadPoolExecutor(1, "learner")  # JAX runs what one thread asks for in order; so learning has its own
         self._learning: tuple[Future, Acted] | None = None
         self._unmeasured: HostMetrics | None = None
+        self._counted = np.zeros_like(self.streams.restarts)  # restarts that metrics have told of; a first reset may fail, too
 
     def _make_streams(self) -> RestartingStreams:
         number = self.recipe.learning.streams * self.config.seeds
@@ -148,7 +149,7 @@ class HostTrainer(Trainer):
         keys, leaves = self._keys(key), jax.tree.leaves(params)  # leaves: to flatten an agent takes as long as to ask it
         seeds, streams = self.shape
         fresh = jax.tree.map(lambda leaf: np.empty((seeds * streams, *leaf.shape), leaf.dtype), self._form)  # new: JAX may keep it
-        episodes, before = np.zeros((3, seeds)), self.streams.restarts.copy()
+        episodes = np.zeros((3, seeds))
         observation, first = jax.tree.map(self._join, (actor.observation, actor.first))
         memory = actor.memory
         for number in range(self.recipe.learning.unroll):
@@ -175,8 +176,9 @@ class HostTrainer(Trainer):
             "episode_return": episodes[1].astype(np.float32),
             "episode_length": episodes[2].astype(np.float32),
             "bad_rewards": (~np.isfinite(fresh.reward)).sum((1, 2)).astype(np.int32),
-            "restarts": self._split(self.streams.restarts - before).sum(1).astype(np.int32),
+            "restarts": self._split(self.streams.restarts - self._counted).sum(1).astype(np.int32),
         }
+        self._counted = self.streams.restarts.copy()
         return Acted(fresh, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
 
     @functools.cached_property

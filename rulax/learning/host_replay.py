@@ -114,7 +114,9 @@ def free_memory() -> int:
         return 0
     try:
         group = Path("/sys/fs/cgroup")
-        free = min(free, int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):  # no such group, or its limit is 'max'
+        held = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used = int((group / "memory.current").read_text()) - int(held["inactive_file"])  # the cache of files makes way
+        free = min(free, int((group / "memory.max").read_text()) - used)
+    except (OSError, KeyError, ValueError):  # no such group, or its limit is 'max'
         pass
     return max(free, 1)

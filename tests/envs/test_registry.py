@@ -120,6 +120,15 @@ def test_every_family_has_an_adapter_an_extra_and_a_line_in_the_documentation():
         assert family.install in text
 
 
+def test_what_an_atari_game_is_called_does_not_depend_on_who_imported_ale_py(monkeypatch):
+    """Once it is imported, Gymnasium knows ALE/Pong-v5: a name that was refused before would train, on other observations."""
+    pytest.importorskip("ale_py")
+    for name in ("ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-v4", "Pong", "gymnasium/ALE/Pong-v5"):
+        with pytest.raises(UnknownEnvironment, match="did you mean atari/Pong"):
+            make(name)
+    assert make("ale_py:ALE/Pong-v5").observation.shape == (210, 160, 3)
+
+
 def test_without_extras_our_names_are_still_suggested(monkeypatch):
     hide(monkeypatch, "gymnax", "gymnasium")
     with pytest.raises(UnknownEnvironment, match=r"did you mean cartpole.*pip install 'rulax\[gymnax,gymnasium\]'"):

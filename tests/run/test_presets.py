@@ -23,7 +23,7 @@ SHOWN = {
     "atari": jax.ShapeDtypeStruct((84, 84, 1), np.uint8),
     "crafter": IMAGE,
     "dmlab": jax.ShapeDtypeStruct((72, 96, 3), np.uint8),
-    "nethack": {"blstats": jax.ShapeDtypeStruct((27,), np.float32), "glyphs": jax.ShapeDtypeStruct((21, 79), np.int16)},
+    "nethack": {"blstats": jax.ShapeDtypeStruct((39,), np.float32), "glyphs": jax.ShapeDtypeStruct((21, 79), np.int16)},
     "procgen": IMAGE,
     "sokoban": jax.ShapeDtypeStruct((10, 10, 10), np.float32),
 }

@@ -38,7 +38,8 @@ def make(id: str, *, key: str = "", bins: int | None = None, **options: Any) -> 
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise ValueError(f"'dm_env/{id}' cannot be imported: {error}") from error
+        hint = "; rulax looks in the current folder and among installed packages" if isinstance(error, ModuleNotFoundError) else ""
+        raise ValueError(f"'dm_env/{id}' cannot be imported: {error}{hint}") from error
     if not callable(function):
         raise ValueError(f"'dm_env/{id}' is not a function that makes an environment")
     if "seed" not in inspect.signature(function).parameters:

@@ -14,9 +14,10 @@ import numpy as np
 from rulax.envs import adapters
 from rulax.envs.actions import one_of
 from rulax.envs.adapters.streams import CopiedEnvironment
+from rulax.types import PyTree
 
 KEYS = ("glyphs", "blstats")
-FLOATS = ("blstats", "tty_cursor")  # quantities: hit points, depth, a place; everything else is codes, which stay whole numbers
+QUANTITIES = ("blstats", "tty_cursor")  # hit points, depth, a place; everything else is codes, which stay whole numbers
 NEVER = 2**31 - 1
 CHARACTER = (  # what NetHack reads in a name such as Agent-mon-hum-neu-mal; what it cannot read it passes over
     "archeologist barbarian caveman cavewoman healer knight monk priest priestess rogue ranger samurai tourist valkyrie wizard",
@@ -47,11 +48,19 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
     if read["max_episode_steps"] < 1:
         raise ValueError(f"'nethack/{id}': max_episode_steps must be at least 1, not {read['max_episode_steps']}")
     _check_character(id, read["character"])
-    observation = {key: jax.ShapeDtypeStruct(known[key].shape, _dtype(key, known[key].dtype)) for key in read["keys"]}
+    blank = {key: _read(key, np.zeros(known[key].shape, known[key].dtype)) for key in read["keys"]}
+    observation = {key: jax.ShapeDtypeStruct(part.shape, part.dtype) for key, part in blank.items()}
     probe = NetHackCopy(id, read)
     actions = one_of(int(probe.world.action_space.n))
     probe.close()
-    return CopiedEnvironment(f"nethack/{id}", actions, observation, lambda: NetHackCopy(id, read))
+    return NetHackEnvironment(f"nethack/{id}", actions, observation, lambda: NetHackCopy(id, read))
+
+
+class NetHackEnvironment(CopiedEnvironment):
+    """One task of nle; an agent can be shown what nle shows."""
+
+    def seen(self, observation: dict[str, Any]) -> PyTree:
+        return {key: _read(key, np.asarray(observation[key])) for key in self.observation}
 
 
 def _task(id: str) -> Any:
@@ -84,9 +93,21 @@ def _is_one_of(part: str, names: str) -> bool:
     return len(part) >= 3 and any(name.startswith(part) for name in names.split())
 
 
-def _dtype(key: str, dtype: Any) -> Any:
-    """Bytes would be read as brightness: letters and colours are names."""
-    return np.float32 if key in FLOATS else np.int16 if np.dtype(dtype).itemsize == 1 else dtype
+def _read(key: str, shown: np.ndarray) -> np.ndarray:
+    """What an agent sees of one part, [...]. Bytes would be read as brightness: letters and colours are names.
+
+    Quantities x become sign(x) log(1 + |x|): turns and points run to many thousands, and a network that reads them as they are is
+    blind to all else. The conditions of the status line (stunned, blind, ...) are the bits of one of its numbers, and become its
+    last entries, 0 or 1 each.
+    """
+    if key not in QUANTITIES:
+        return shown.astype(np.int16) if shown.dtype.itemsize == 1 else shown.copy()  # nle writes the next one into the same array
+    numbers, bits = shown.astype(float), shown[..., :0]
+    if key == "blstats":
+        nethack = adapters.load("nle.nethack", "nethack")
+        bits = shown[..., nethack.NLE_BL_CONDITION, None] >> np.arange(nethack.BL_MASK_BITS) & 1
+        numbers = np.delete(numbers, nethack.NLE_BL_CONDITION, -1)
+    return np.concatenate([np.sign(numbers) * np.log1p(np.abs(numbers)), bits], -1, dtype=np.float32, casting="unsafe")
 
 
 class NetHackCopy:
@@ -113,13 +134,13 @@ class NetHackCopy:
         type(game).set_initial_seeds(game, core, display, False, None)  # the Challenge forbids it; underneath it is the same game
         observation = self.world.reset()[0]
         self.steps, self.idle, self.turn = 0, 0, int(observation["blstats"][self.time])
-        return self._copied(observation)
+        return self._seen(observation)
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool]:
         observation, reward, done, _, _ = self.world.step(action)
         self.steps += 1
         cut = self.steps >= self.limit or self._stuck(observation)
-        return self._copied(observation), float(reward), bool(done), cut and not done
+        return self._seen(observation), float(reward), bool(done), cut and not done
 
     def close(self) -> None:
         self.world.close()
@@ -132,5 +153,5 @@ class NetHackCopy:
         self.idle, self.turn = self.idle + 1 if turn == self.turn else 0, turn
         return self.idle >= self.patience
 
-    def _copied(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {key: observation[key].copy() for key in self.keys}  # nle writes the next one into the same arrays
+    def _seen(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {key: _read(key, observation[key]) for key in self.keys}

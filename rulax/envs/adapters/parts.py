@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
+from rulax.envs.actions import MOST_CHOICES
 
 MOST_CHANNELS = 16  # of an image [C, H, W]: a longer first axis is its height
 LEAST_SIDE = 8  # of an image [H, W]: anything smaller is a table of numbers
@@ -47,7 +48,8 @@ def _read_part(id: str, spaces: Any, space: Any, advice: str) -> Part:
     if isinstance(space, spaces.Discrete):
         return Part(jax.ShapeDtypeStruct((int(space.n),), np.float32), int(space.n), int(space.start))
     if isinstance(space, spaces.MultiDiscrete):
-        return Part(jax.ShapeDtypeStruct(space.shape, np.int32), first=space.start)
+        names = space.nvec.max() <= MOST_CHOICES  # beyond, somebody meant a quantity; and tables of learned vectors end somewhere
+        return Part(jax.ShapeDtypeStruct(space.shape, np.int32 if names else np.float32), first=space.start)
     if isinstance(space, spaces.Box) and space.dtype == np.uint8:
         return _read_bytes(space.shape)
     if isinstance(space, spaces.Box | spaces.MultiBinary):

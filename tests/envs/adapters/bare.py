@@ -1,6 +1,7 @@
 """The bare packages behind the host adapters: for a stream's seed, a reset and a step of one copy, without rulax."""
 
 import importlib.util
+import math
 import pathlib
 
 import numpy as np
@@ -50,7 +51,11 @@ def nethack(seed, id, steps):
     random = np.random.default_rng(seed)
 
     def read(observation):
-        return {**{key: value.copy() for key, value in observation.items()}, "blstats": observation["blstats"].astype(np.float32)}
+        *numbers, conditions, alignment = (int(each) for each in observation["blstats"])
+        bits = [conditions >> bit & 1 for bit in range(13)]
+        read = {key: value.copy() for key, value in observation.items()}
+        read["blstats"] = np.array([math.copysign(math.log1p(abs(x)), x) for x in (*numbers, alignment)] + bits, np.float32)
+        return read | {"tty_cursor": np.log([1.0 + each for each in observation["tty_cursor"]]).astype(np.float32)}
 
     def reset():
         game = bare.unwrapped.nethack._pynethack  # in C++, where the Challenge's class cannot forbid it
@@ -62,6 +67,25 @@ def nethack(seed, id, steps):
         return read(observation), reward, terminated, truncated and not terminated
 
     return reset, step
+
+
+def lab2d(seed, frames):
+    import dmlab2d
+    from dmlab2d import runfiles_helper
+
+    lab = dmlab2d.Lab2d(runfiles_helper.find(), {"levelName": "pushbox", "episodeLengthFrames": str(frames)})
+    bare = dmlab2d.Environment(lab, ["WORLD.RGB"], seed)
+
+    def step(action):
+        timestep = bare.step({"MOVE": int(action)})
+        return (
+            timestep.observation["WORLD.RGB"].copy(),
+            timestep.reward,
+            timestep.last(),
+            False,
+        )  # Lab2D says that its limit is an end
+
+    return lambda: bare.reset().observation["WORLD.RGB"].copy(), step
 
 
 def catch(seed, **options):

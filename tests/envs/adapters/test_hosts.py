@@ -12,7 +12,7 @@ import pytest
 
 from rulax.envs import make
 from tests.envs.adapters import host
-from tests.envs.adapters.bare import NETHACK, atari, boxoban, catch, crafter, envpool, minigrid, nethack, sokoban_planes
+from tests.envs.adapters.bare import NETHACK, atari, boxoban, catch, crafter, envpool, lab2d, minigrid, nethack, sokoban_planes
 
 STREAMS = 2
 
@@ -66,6 +66,13 @@ CASES = [
         lambda seed: nethack(seed, "NetHackChallenge-v0", 90),
         {"keys": NETHACK, "max_episode_steps": 90},
         steps=300,
+    ),
+    Case(
+        "dm_env/tests.envs.adapters.lab2d:PushBox",
+        "dmlab2d",
+        lambda seed: lab2d(seed, 30),
+        {"frames": 30, "key": "WORLD.RGB"},
+        ends=("terminated",),
     ),
     Case(
         "dm_env/bsuite.environments.catch:Catch",
@@ -197,3 +204,19 @@ def test_envpools_real_actions_are_its_own():
         observation, reward, *_ = bare.step(action / 2 - 1)
         np.testing.assert_allclose(timesteps.observation[step + 1], observation, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(timesteps.reward[step + 1], reward, rtol=1e-5, atol=1e-6)
+
+
+def test_death_in_crafter_is_the_end():
+    """Nothing else is known to kill within a test's time, so the player's health is taken away."""
+    pytest.importorskip("crafter")
+    streams = make("crafter/reward", area=(32, 32)).open(2)
+    streams.start(0)
+    streams.step(np.zeros(2, int))
+    streams.copies[1].world._player.health = 0
+    timestep = streams.step(np.zeros(2, int))
+    streams.close()
+    assert timestep.episode.ended.tolist() == [False, True]
+    assert timestep.episode.length[1] == 2
+    assert timestep.discount.tolist() == [1, 0]
+    assert timestep.first.tolist() == [False, True]
+    assert timestep.valid.all()

@@ -1,10 +1,14 @@
 """NetHack's tasks are nle's own: who plays, how long, and when a game without progress is given up."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rulax.agents.torsos import make_torso
 from rulax.envs import make
 from rulax.envs.base import is_symbols
+from rulax.settings import Network
 from tests.envs.adapters import host
 
 pytest.importorskip("nle")
@@ -76,7 +80,7 @@ def test_codes_are_symbols_and_quantities_are_not():
 
 def test_maps_of_symbols_are_stacked_and_numbers_are_not():
     environment = make("nethack/NetHackScore-v0", stack=4)
-    assert {key: leaf.shape for key, leaf in environment.observation.items()} == {"glyphs": (21, 79, 4), "blstats": (27,)}
+    assert {key: leaf.shape for key, leaf in environment.observation.items()} == {"glyphs": (21, 79, 4), "blstats": (39,)}
     actions = np.random.default_rng(0).integers(0, 23, (12, 2))
     stacked, plain = host.live(environment, actions), host.live(make("nethack/NetHackScore-v0"), actions)
     host.assert_declared(environment, stacked)
@@ -85,3 +89,40 @@ def test_maps_of_symbols_are_stacked_and_numbers_are_not():
         np.testing.assert_array_equal(shown[age:, ..., 3 - age], glyphs[: len(glyphs) - age])
         assert not shown[:age, ..., 3 - age].any()
     np.testing.assert_array_equal(stacked.observation["blstats"], plain.observation["blstats"])
+
+
+def test_an_agent_is_not_blinded_by_the_count_of_turns():
+    """Measured before: after 20,000 turns the status line moved a newborn's reading a thousand times as far as another map."""
+    from nle import nethack
+
+    environment = make("nethack/NetHackScore-v0")
+    torso = make_torso(jax.random.key(0), environment.observation, Network(hidden=(64,), activation="relu"))
+    shown = [environment.open(1).start(seed).observation for seed in (0, 1)]
+
+    def moved(one, other):
+        return float(jnp.linalg.norm(torso(one) - torso(other)))
+
+    late = environment.open(1).copies[0]
+    late.reset(0)
+    raw = dict(zip(late.world._observation_keys, late.world.last_observation, strict=True))
+    raw = {key: np.array(raw[key])[None] for key in environment.observation}
+    now = environment.seen(raw)
+    raw["blstats"][0, nethack.NLE_BL_TIME], raw["blstats"][0, nethack.NLE_BL_CONDITION] = 20_000, nethack.BL_MASK_RIDE
+    later = environment.seen(raw)
+    assert np.flatnonzero(now["blstats"] != later["blstats"]).tolist() == [nethack.NLE_BL_TIME, 26 + 12]
+    assert later["blstats"][0, -1] == 1
+    another_map = now | {"glyphs": shown[1]["glyphs"]}
+    assert moved(now, later) < moved(now, another_map)
+
+
+def test_death_is_the_end_and_a_new_game_begins():
+    """Walking about at random, a tourist dies sooner or later: nothing follows it, and its score is the game's."""
+    environment = make("nethack/NetHackScore-v0", character="tou", max_episode_steps=100_000)
+    timesteps = host.live(environment, np.random.default_rng(0).integers(0, environment.num_actions, (6_000, 1)))
+    dead = np.flatnonzero(timesteps.episode.ended[:, 0])
+    assert len(dead)
+    np.testing.assert_array_equal(timesteps.discount[dead, 0], 0)
+    assert timesteps.first[dead, 0].all()
+    assert timesteps.valid.all()
+    turns = timesteps.observation["blstats"][:, 0, 20]
+    assert (turns[dead] < np.log(3)).all(), "the first observation of the next game"

@@ -1,0 +1,28 @@
+"""DeepMind Lab2D, the relative of DeepMind Lab that a package index has, as docs/adapters.md connects Lab: by a class of one's own."""
+
+import dm_env
+import dmlab2d
+from dmlab2d import runfiles_helper
+
+
+class PushBox(dm_env.Environment):
+    """Sokoban seen from above; Lab2D's action is a dictionary of one entry, here it is one choice."""
+
+    def __init__(self, seed, frames=120):
+        lab = dmlab2d.Lab2d(runfiles_helper.find(), {"levelName": "pushbox", "episodeLengthFrames": str(frames)})
+        self.world = dmlab2d.Environment(lab, ["WORLD.RGB"], seed)
+
+    def action_spec(self):
+        return self.world.action_spec()["MOVE"]
+
+    def observation_spec(self):
+        return self.world.observation_spec()
+
+    def reset(self):
+        return self.world.reset()
+
+    def step(self, action):
+        return self.world.step({"MOVE": action})
+
+    def close(self):
+        self.world.close()
