@@ -87,3 +87,17 @@ def test_the_size_is_what_it_takes_and_the_limit_says_what_fits():
 
 def test_sizes_read_well():
     assert [host_replay.human(size) for size in (100, 2040109466, 3 * 2**40)] == ["0.0977 KiB", "1.9 GiB", "3 TiB"]
+
+
+def test_the_cache_of_files_is_free_memory(monkeypatch):
+    """A container with a limit of 32 GiB in which 30 are used, 28 of them by files that were read."""
+    files = {
+        "/proc/meminfo": f"MemTotal: 1 kB\nMemAvailable: {100 * 2**20} kB\n",
+        "/sys/fs/cgroup/memory.max": str(32 * 2**30),
+        "/sys/fs/cgroup/memory.current": str(30 * 2**30),
+        "/sys/fs/cgroup/memory.stat": f"anon {2 * 2**30}\ninactive_file {28 * 2**30}\n",
+    }
+    monkeypatch.setattr(host_replay.Path, "read_text", lambda self, *_: files[str(self)])
+    assert host_replay.free_memory() == 30 * 2**30
+    files["/sys/fs/cgroup/memory.max"] = "max"
+    assert host_replay.free_memory() == 100 * 2**30

@@ -67,3 +67,12 @@ def test_failures_are_counted_and_end_a_run_only_beyond_the_limit(tmp_path):
     run = rulax.train(resume=tmp_path / "run", steps=100, most_restarts=10, quiet=True)
     assert run.finished
     assert run.summary()["steps"] == 100
+
+
+def test_a_first_reset_that_fails_is_counted(tmp_path):
+    pytest.importorskip("gymnasium")
+    from ..envs.failing import ID
+
+    options = {"folder": str(tmp_path), "what": "reset", "when": 0, "who": [0]}
+    run = rulax.train(ID, steps=40, env_options=options, **SMALL)
+    assert run.summary()["restarts"] == 1 == sum(row["restarts"] for row in run.rows)

@@ -1,4 +1,4 @@
-"""DeepMind Lab2D, the relative of DeepMind Lab that a package index has, as docs/adapters.md connects Lab: by a class of one's own."""
+"""DeepMind Lab2D, the relative of DeepMind Lab that can be installed, as docs/adapters.md connects Lab: by a class of one's own."""
 
 import dm_env
 import dmlab2d
