@@ -2,7 +2,7 @@
 
 An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's vector environment) subclasses `Streams` and
 says how to reset and how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env, Gymnasium)
-writes a `Copy`, and `CopiedStreams` do the rest.
+writes a `Copy`, and `CopiedStreams` do the rest; `workers.py` shares such copies out over processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from rulax.envs.actions import Actions, ByTable
-from rulax.envs.adapters.surviving import quietly, said
+from rulax.envs.adapters import quietly, said
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 from rulax.types import PyTree
 
@@ -188,6 +188,7 @@ class MadeOfCopies(Protocol):
 class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """A world of which every stream is a copy of its own, stepped one after the other."""
 
+    made_of_copies = True
     name: str
     actions: Actions  # what the agent's choices mean
     observation: Any
