@@ -1,6 +1,10 @@
 """Environment steps per CPU second through an adapter, beside the bare package's own stepping of as many copies.
 
     taskset -c 1 python benchmarks/adapters_throughput.py [--seconds 3] [--streams 8] [NAME ...]
+    python benchmarks/adapters_throughput.py --processes 0 1 2 [--rounds 3] [--seconds 3] [--streams 8] [NAME ...]
+
+The second form steps the named worlds in processes, in rounds, by the wall clock, which other programs slow down; beside it are the
+CPU milliseconds that a step of all streams takes in this process, which they slow down little.
 
 CPU seconds count all threads, so another program on the machine changes little. What is not installed is left out. Host adapters
 step in Python; jittable ones in one compiled scan, bare without any reset.
@@ -122,6 +126,28 @@ def host_rates(name, streams, seconds):
     return through, rate(bare(streams), streams, environment.num_actions, seconds)
 
 
+def process_rates(name, streams, seconds, numbers, rounds):
+    """Steps of all streams per second on the wall, and CPU milliseconds of this process for one step of all: [2, rounds, numbers].
+
+    Each round opens every number of processes once.
+    """
+    found = []
+    for _ in range(rounds):
+        found.append([])
+        for number in numbers:
+            environment = make(name, processes=number)
+            opened, random = environment.open(streams), np.random.default_rng(0)
+            opened.start(0)
+            opened.step(random.integers(0, environment.num_actions, streams))
+            began, spent, steps = time.perf_counter(), time.process_time(), 0
+            while time.perf_counter() - began < seconds:
+                opened.step(random.integers(0, environment.num_actions, streams))
+                steps += 1
+            found[-1].append((steps * streams / (time.perf_counter() - began), (time.process_time() - spent) / steps * 1000))
+            opened.close()
+    return np.moveaxis(np.array(found), -1, 0)
+
+
 def jittable_rates(name, streams, seconds, length=64):
     import jax
 
@@ -160,7 +186,17 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--streams", type=int, default=8)
+    parser.add_argument("--processes", type=int, nargs="+")
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.processes:
+        for name in arguments.names or ["crafter/reward"]:
+            rates, spent = process_rates(name, arguments.streams, arguments.seconds, arguments.processes, arguments.rounds)
+            for i, number in enumerate(arguments.processes):
+                shown = " ".join(f"{rate:,.0f}" for rate in rates[:, i])
+                own = f"{spent[:, i].mean():.2f} CPU ms here"
+                print(f"{name}, {arguments.streams} streams, processes={number}: {shown} steps/s; {own}")
+        return
     print("| environment | streams | adapter, steps per CPU second | bare package | adapter / bare |\n|---|---|---|---|---|")
     for name in arguments.names or [*HOSTS, *JITTABLE]:
         if not adapter_families()[name.split("/")[0]].installed:

@@ -128,6 +128,7 @@ class HostEnvironment(abc.ABC):
     observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = True
     frames: int = 1  # of which all images [H, W, frames x colours] are stacks, the oldest first: replay stores each frame once
+    made_of_copies: bool = False  # whether each stream is a copy that we step, so that processes can share them out
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:

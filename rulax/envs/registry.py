@@ -103,10 +103,22 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """The environment of that name: one of ours, `prefix/ID` of another library, or any Gymnasium id without a prefix.
 
     `options` override fields of our worlds (and `limit`, where the name has a time limit); for others they go to the adapter.
-    `stack=4` shows the last four images of any host world.
+    `stack=4` shows the last four images of any host world; `processes=2` shares out the streams of one that is made of copies.
     """
-    if name in _BY_NAME:
-        return _make_own(_BY_NAME[name], options)
+    around = {option: options.pop(option) for option in ("processes", "stack") if option in options}
+    environment: Any = _make_own(_BY_NAME[name], options) if name in _BY_NAME else _make_adapted(name, options)
+    if "processes" in around:
+        from rulax.envs.adapters.workers import share
+
+        environment = share(name, options, environment, around["processes"])
+    if "stack" in around:  # around the processes, so that single frames travel
+        from rulax.envs.adapters.stacking import stack
+
+        environment = stack(name, environment, around["stack"])
+    return environment
+
+
+def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
     prefix, _, rest = name.partition("/")
     family, environment_id = (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
     if not family.installed:
@@ -118,12 +130,7 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
         raise _unknown(name)
     if family.prefix == "gymnasium" and not _gymnasium_knows(environment_id):
         raise _unknown(name)
-    if "stack" not in options:
-        return module.make(environment_id, **options)
-    from rulax.envs.adapters.stacking import stack
-
-    frames = options.pop("stack")
-    return stack(name, module.make(environment_id, **options), frames)
+    return module.make(environment_id, **options)
 
 
 def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:

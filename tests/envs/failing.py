@@ -1,4 +1,4 @@
-"""A Gymnasium environment that raises, or kills its process, where it is told to; worker processes import it from here."""
+"""Gymnasium environments that raise, or kill their process; worker processes import them from here."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,8 @@ import gymnasium
 import numpy as np
 
 ID = "RulaxFailing-v0"
+HERE = "tests.envs.failing:"  # before an id: what a worker process must import to know it
+FRAGILE = "RulaxFragile-v0"
 
 
 class Failing(gymnasium.Env):
@@ -51,4 +53,26 @@ class Failing(gymnasium.Env):
         return np.array([self.number(), self.count], np.float32), 1.0, self.count == 4, False, {}
 
 
-gymnasium.register(ID, "tests.envs.failing:Failing", max_episode_steps=100)
+class Fragile(gymnasium.Env):
+    """Draws what it shows, whether it ends and whether it raises: a seed determines all of it."""
+
+    action_space = gymnasium.spaces.Discrete(2)
+    observation_space = gymnasium.spaces.Box(0, 1, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.random(2, np.float32), {}
+
+    def step(self, action):
+        drawn = self.np_random.random(2, np.float32)
+        if drawn[0] < 0.2:
+            raise OSError(f"broke at {drawn[0]:.6f}")
+        return drawn, float(drawn[1]), bool(drawn[0] > 0.9), False, {}
+
+
+class Plain(gymnasium.Wrapper):
+    """A wrapper that does not record its arguments, as MiniGrid's, so that `gymnasium.make` could not repeat it from its spec."""
+
+
+gymnasium.register(ID, f"{HERE}Failing", max_episode_steps=100)
+gymnasium.register(FRAGILE, f"{HERE}Fragile", max_episode_steps=5)

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from rulax.envs import make
 from rulax.envs.actions import one_of
 from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.adapters.streams import CopiedEnvironment
@@ -13,7 +14,7 @@ pytest.importorskip("gymnasium")
 
 from rulax.envs.adapters import gymnasium as adapter
 
-from .failing import ID
+from .failing import HERE, ID
 
 
 def live(environment, steps, most=10, num_streams=2):
@@ -82,28 +83,29 @@ def test_too_many_failures_end_the_run_in_one_sentence(tmp_path):
         live(environment, 12, most=3)
 
 
-@pytest.mark.parametrize("what", ["exit", "raise"])
-def test_workers_in_processes_survive(tmp_path, what):
-    environment = adapter.make(ID, processes=True, folder=str(tmp_path), what=what, when=2, who=(0,))
+def test_what_gymnasiums_own_vector_raises_costs_all_streams(tmp_path):
+    timesteps, restarts = live(adapter.make(ID, autoreset="next_step", folder=str(tmp_path), when=2, who=(0,)), 3)
+    assert restarts.tolist() == [1, 1]
+    for stream in range(2):
+        _, count, first, valid, *_ = columns(timesteps, stream)
+        assert (count, first, valid) == ([0, 1, 0, 1], [True, False, True, False], [True, True, False, True])
+
+
+def test_the_death_of_a_process_costs_all_streams(tmp_path):
+    environment = make(HERE + ID, processes=2, folder=str(tmp_path), what="exit", when=2, who=(0,))
     timesteps, restarts = live(environment, 5)
-    if what == "raise":
-        assert sorted(restarts.tolist()) == [0, 1], "an exception costs one stream"
-    else:
-        assert restarts.tolist() == [1, 1], "the death of a process costs them all"
+    assert restarts.tolist() == [1, 1]
     for stream in range(2):
         _, count, first, valid, ended, *_ = columns(timesteps, stream)
-        if restarts[stream]:
-            assert count == [0, 1, 0, 1, 2, 3]
-            assert first == [True, False, True, False, False, False]
-            assert valid == [True, True, False, True, True, True]
-        else:
-            assert count == [0, 1, 2, 3, 4, 0]
-        assert ended == [False] * 4 + [count[4] == 4, False]
+        assert count == [0, 1, 0, 1, 2, 3]
+        assert first == [True, False, True, False, False, False]
+        assert valid == [True, True, False, True, True, True]
+        assert not any(ended)
 
 
 def test_a_dead_process_is_named(tmp_path):
-    environment = adapter.make(ID, processes=True, folder=str(tmp_path), what="exit", when=1, every=True)
-    with pytest.raises(EnvironmentFailed, match=r"none is allowed.*the process of stream \d died with exit code 7"):
+    environment = make(HERE + ID, processes=1, folder=str(tmp_path), what="exit", when=1, every=True)
+    with pytest.raises(EnvironmentFailed, match=r"none is allowed.*the process of stream 0 died with exit code 7"):
         live(environment, 2, most=0, num_streams=1)
 
 

@@ -6,10 +6,13 @@ be imported without it: a library that is missing is an error that says what to 
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import math
-from collections.abc import Sequence
+import os
+import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,3 +89,16 @@ def read_bounded(about: str, space: Any, low: Any, high: Any, bins: int | None) 
         return between(low, high, bins)
     except ValueError as error:
         raise ValueError(f"{about}: {error}") from error
+
+
+def said(error: Exception) -> str:
+    """An error in a few words, and the line that raised it: its traceback ends here."""
+    text, trace = " ".join(str(error).split()), traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(trace[-1].filename)}, line {trace[-1].lineno})" if trace else ""
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + where
+
+
+def quietly(release: Callable[[], None]) -> None:
+    """Release something that is broken already: how it breaks further is of no interest."""
+    with contextlib.suppress(Exception):
+        release()

@@ -1,15 +1,13 @@
 """Gymnasium environments as `HostEnvironment`s: they step on the CPU, outside of JAX, and fill numpy timesteps.
 
-In this process the copies are stepped and reset by our own loop, which loses no step after a termination and takes less time than
-Gymnasium's vector environment. In worker processes that vector environment does it, and resets in one of two ways;
-`streams.Streams` says how.
+Copies are stepped and reset by our own loop, which loses no step after a termination and takes less time than Gymnasium's vector
+environment. That one does it where `autoreset` asks for one of its two ways of resetting; `streams.Streams` says how.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import wait
 from typing import Any, Literal
 
 import jax
@@ -20,7 +18,6 @@ from rulax.envs.actions import Actions, ByTable
 from rulax.envs.adapters.parts import flattened, read_observations
 from rulax.envs.adapters.probing import check_gymnasium
 from rulax.envs.adapters.streams import Autoreset, CopiedStreams, Outcome, Streams
-from rulax.envs.adapters.surviving import FAILED, Surviving
 from rulax.envs.base import HostEnvironment
 from rulax.types import PyTree
 
@@ -37,45 +34,40 @@ def make(
     *,
     autoreset: Literal["next_step", "same_step"] | None = None,
     flatten: bool = False,
-    processes: bool = False,
     bins: int | None = None,
     wrappers: Sequence[Callable[[Any], Any]] = (),
     **options: Any,
 ) -> GymnasiumEnvironment:
     """The Gymnasium environment of that id; options go to `gymnasium.make` (`max_episode_steps=...` is its time limit).
 
-    `flatten` turns observations of any kind into one vector; `processes` gives every stream a process of its own, which pays
-    only where one step takes longer than sending it (not for CartPole). `autoreset` asks for Gymnasium's own vector environment
-    and its way of resetting, which processes have anyway (`next_step` unless given). `bins` is how many evenly spaced numbers
-    there are to choose from in each dimension of a continuous action, 11 unless given. `wrappers` are put around every copy, in
-    this order.
+    `flatten` turns observations of any kind into one vector. `autoreset` asks for Gymnasium's own vector environment and its way
+    of resetting. `bins` is how many evenly spaced numbers there are to choose from in each dimension of a continuous action, 11
+    unless given. `wrappers` are put around every copy, in this order.
     """
     gymnasium = adapters.load("gymnasium", "gymnasium")
     if autoreset is not None and autoreset not in AUTORESET_NAMES:
         raise ValueError(f"unknown autoreset {autoreset!r}; known: {', '.join(AUTORESET_NAMES)}")
-    flatten, processes = (_yes_or_no(id, name, value) for name, value in (("flatten", flatten), ("processes", processes)))
+    flatten = _yes_or_no(id, "flatten", flatten)
     if options.get("max_episode_steps") is not None:
         options["max_episode_steps"] = _time_limit(id, options["max_episode_steps"])
-    way: Autoreset = autoreset or ("next_step" if processes else "when_needed")
+
+    # Gymnasium's own checker would only raise where `probing.py` says in one sentence what is wrong.
+    unchecked = {"disable_env_checker": True, **options}
+    environment = _adapt(id, lambda: _make_one(id, unchecked, wrappers), flatten, bins)
+    if autoreset is None:
+        return environment
 
     def make_vector(num_streams: int) -> Any:
         return gymnasium.make_vec(
             id,
             num_envs=num_streams,
-            # Named, for else Gymnasium may pick a vector implementation of its own, without a choice of autoreset.
-            vectorization_mode="async" if processes else "sync",
-            # Spawned: JAX runs threads, and a process that is forked beside them may hang.
-            vector_kwargs={"autoreset_mode": AUTORESET_NAMES[way]} | ({"context": "spawn"} if processes else {}),
-            wrappers=[*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else []), Surviving],
+            vectorization_mode="sync",  # named, for else Gymnasium may pick one of its own, without a choice of autoreset
+            vector_kwargs={"autoreset_mode": AUTORESET_NAMES[autoreset]},
+            wrappers=[*wrappers, *([gymnasium.wrappers.FlattenObservation] if flatten else [])],
             **options,
         )
 
-    # Gymnasium's own checker would only raise where `probing.py` says in one sentence what is wrong.
-    unchecked = {"disable_env_checker": True, **options}
-    environment = _adapt(id, lambda: _make_one(id, unchecked, wrappers), flatten, bins)
-    if way == "when_needed":
-        return environment
-    return dataclasses.replace(environment, autoreset=way, processes=processes, make_vector=make_vector)
+    return dataclasses.replace(environment, autoreset=autoreset, make_vector=make_vector)
 
 
 def from_gymnasium(
@@ -126,8 +118,11 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     parts: Any  # how each is read
     own_space: Any = None  # the world's own observations, where they are flattened
     autoreset: Autoreset = "when_needed"
-    processes: bool = False
     make_vector: Callable[[int], Any] | None = None  # Gymnasium's, which steps and resets that many
+
+    @property
+    def made_of_copies(self) -> bool:  # type: ignore[override]
+        return self.make_vector is None
 
     def open(self, num_streams: int) -> Streams:
         if self.make_vector is None:
@@ -194,41 +189,15 @@ class GymnasiumStreams(Streams):
         self.environment, self.vector, self.autoreset = environment, vector, environment.autoreset
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
-        observation, info = self.vector.reset(seed=[int(one) for one in seeds])
-        self._note_failures(info)
+        observation, _ = self.vector.reset(seed=[int(one) for one in seeds])
         return self.environment.read(observation)
 
     def step_all(self, action: np.ndarray) -> Outcome:
-        try:
-            observation, reward, terminated, truncated, info = self.vector.step(self.environment.native(action))
-        except (EOFError, BrokenPipeError, ConnectionResetError) as error:
-            raise RuntimeError(self._who_died()) from error
-        self._note_failures(info)
+        observation, reward, terminated, truncated, _ = self.vector.step(self.environment.native(action))
         return Outcome(self.environment.read(observation), reward, terminated, truncated)
 
     def close_all(self) -> None:
         self.vector.close()
-
-    def abandon(self) -> None:
-        if not self.environment.processes:
-            return self.close()
-        self.closed = self.vector.closed = True  # its own `close` would wait for an answer of the dead
-        for process, pipe in zip(self.vector.processes, self.vector.parent_pipes, strict=True):
-            process.kill()
-            process.join()
-            if pipe is not None:
-                pipe.close()
-
-    def _note_failures(self, info: dict[str, Any]) -> None:
-        self.failed = {stream: text for stream, text in enumerate(info.get(FAILED, ())) if text is not None}
-
-    def _who_died(self) -> str:
-        ready = wait([process.sentinel for process in self.vector.processes], timeout=1)  # a pipe may end before its process
-        for stream, process in enumerate(self.vector.processes):
-            if process.sentinel in ready:
-                process.join(1)
-                return f"the process of stream {stream} died with exit code {process.exitcode}"
-        return "a worker process closed its pipe"
 
 
 def _yes_or_no(name: str, option: str, value: Any) -> bool:

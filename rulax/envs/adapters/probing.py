@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rulax.envs.adapters.surviving import said
+from rulax.envs.adapters import said
 from rulax.types import PyTree
 
 FORMS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}

@@ -1,9 +1,8 @@
 """Host worlds that survive an environment that raises: it is made anew, the step is not valid, and somebody counts.
 
-Two layers. `CopiedStreams` make a copy anew that raises, and `surviving.py` does so in the worker processes of Gymnasium: only its
-own stream starts again. `RestartingStreams` is around all streams, of any library: what still raises (a library in C++, a worker
-process that died) costs the episodes of all of them, since the rest of a broken vector cannot be trusted. It counts both kinds,
-and gives up.
+Two layers. `CopiedStreams` make a copy anew that raises, in this process or in those of `workers.py`: only its own stream starts
+again. `RestartingStreams` is around all streams, of any library: what still raises (a library in C++, a worker process that died)
+costs the episodes of all of them, since the rest of a broken vector cannot be trusted. It counts both kinds, and gives up.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rulax.envs.adapters.surviving import quietly, said
+from rulax.envs.adapters import quietly, said
 from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Timestep
 
 MOST_RESTARTS = 10

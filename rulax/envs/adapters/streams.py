@@ -1,8 +1,8 @@
 """What the adapters of host environments share: seeds, when an ended episode starts anew, episode statistics, closing.
 
-An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's processes) subclasses `Streams` and says how to
-reset and how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env, Gymnasium in this
-process) writes a `Copy`, and `CopiedStreams` do the rest.
+An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's vector environment) subclasses `Streams` and
+says how to reset and how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env, Gymnasium)
+writes a `Copy`, and `CopiedStreams` do the rest; `workers.py` shares such copies out over processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from rulax.envs.actions import Actions, ByTable
-from rulax.envs.adapters.surviving import quietly, said
+from rulax.envs.adapters import quietly, said
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 from rulax.types import PyTree
 
@@ -34,7 +34,51 @@ class Outcome(NamedTuple):
     lost: HostArray | None = None  # a life was lost: worth nothing from here on, although the game goes on
 
 
-class Streams(HostStreams):
+class CheckedStreams(HostStreams):
+    """Open streams with a seed each, which refuse what is no action, and everything once they are closed."""
+
+    def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0):
+        self.num_streams, self.num_actions = num_streams, num_actions
+        self.action_shape = (num_streams, action_dimensions) if action_dimensions else (num_streams,)
+        self.closed = False
+
+    @abc.abstractmethod
+    def start_each(self, seeds: np.ndarray) -> Timestep:
+        """Reset every stream with a seed of its own, uint32 [B]."""
+
+    @abc.abstractmethod
+    def step_each(self, action: np.ndarray) -> Timestep:
+        """One action in every stream, int64 [B] or [B, D]."""
+
+    @abc.abstractmethod
+    def close_all(self) -> None:
+        """Release what the library holds. Called once."""
+
+    def start(self, seed: int) -> Timestep:
+        self._check_open()
+        # Not seed, seed + 1, ...: then neighbouring seeds would share all of their streams but one.
+        return self.start_each(np.random.SeedSequence(seed).generate_state(self.num_streams))
+
+    def step(self, action: np.ndarray) -> Timestep:
+        self._check_open()
+        actions = np.asarray(action, np.int64)
+        if actions.shape != self.action_shape or actions.min() < 0 or actions.max() >= self.num_actions:
+            # Checked here, because ale-py waits for ever for an answer to an action that it does not have.
+            wanted = " x ".join(map(str, self.action_shape))
+            raise ValueError(f"an action must be {wanted} numbers from 0 to {self.num_actions - 1}, not {action}")
+        return self.step_each(actions)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.close_all()
+
+    def _check_open(self) -> None:
+        if self.closed:  # some libraries step closed environments without a word
+            raise ValueError("these streams are closed; open new ones")
+
+
+class Streams(CheckedStreams):
     """Open streams. Which steps teach something depends on when an ended episode is reset:
 
     * `next_step`: a step that ends an episode shows the true last observation. The step after it is a dummy: its action is
@@ -49,9 +93,7 @@ class Streams(HostStreams):
     autoreset: Autoreset = "next_step"
 
     def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0):
-        self.num_streams, self.num_actions = num_streams, num_actions
-        self.action_shape = (num_streams, action_dimensions) if action_dimensions else (num_streams,)
-        self.closed = False
+        super().__init__(num_streams, num_actions, action_dimensions)
         self.clear()
 
     @abc.abstractmethod
@@ -65,21 +107,14 @@ class Streams(HostStreams):
         `failed` may name streams whose environment raised and was made anew: they show a first observation.
         """
 
-    @abc.abstractmethod
-    def close_all(self) -> None:
-        """Release what the library holds. Called once."""
-
     def clear(self) -> None:
         """Forget everything about the episodes under way."""
         self.dummy: HostArray = np.zeros(self.num_streams, bool)  # the next step only resets
         self.total: HostArray = np.zeros(self.num_streams, np.float64)
         self.length: HostArray = np.zeros(self.num_streams, np.int32)
 
-    def start(self, seed: int) -> Timestep:
-        self._check_open()
+    def start_each(self, seeds: np.ndarray) -> Timestep:
         self.clear()
-        # Not seed, seed + 1, ...: then neighbouring seeds would share all of their streams but one.
-        seeds = np.random.SeedSequence(seed).generate_state(self.num_streams)
         zeros: HostArray = np.zeros(self.num_streams, np.float32)
         return Timestep(
             observation=self.reset_all(seeds),
@@ -90,15 +125,9 @@ class Streams(HostStreams):
             episode=Episode(ended=zeros > 0, total=zeros.copy(), length=zeros.astype(np.int32)),
         )
 
-    def step(self, action: np.ndarray) -> Timestep:
-        self._check_open()
-        actions = np.asarray(action, np.int64)
-        if actions.shape != self.action_shape or actions.min() < 0 or actions.max() >= self.num_actions:
-            # Checked here, because ale-py waits for ever for an answer to an action that it does not have.
-            wanted = " x ".join(map(str, self.action_shape))
-            raise ValueError(f"an action must be {wanted} numbers from 0 to {self.num_actions - 1}, not {action}")
+    def step_each(self, action: np.ndarray) -> Timestep:
         self.failed = {}
-        observation, reward, terminated, truncated, lost = self.step_all(actions)
+        observation, reward, terminated, truncated, lost = self.step_all(action)
         dummy, ended = self.dummy, terminated | truncated
         if self.autoreset == "same_step":
             first, valid = ended, terminated | ~truncated
@@ -120,15 +149,6 @@ class Streams(HostStreams):
         self.length = np.where(over, 0, self.length)
         paid: HostArray = np.asarray(reward, np.float32)
         return Timestep(observation, first, paid, discount, valid, episode)
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self.close_all()
-
-    def _check_open(self) -> None:
-        if self.closed:  # some libraries step closed environments without a word
-            raise ValueError("these streams are closed; open new ones")
 
 
 class Copy(Protocol):
@@ -168,6 +188,7 @@ class MadeOfCopies(Protocol):
 class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """A world of which every stream is a copy of its own, stepped one after the other."""
 
+    made_of_copies = True
     name: str
     actions: Actions  # what the agent's choices mean
     observation: Any
@@ -187,11 +208,11 @@ class CopiedStreams(Streams):
 
     def __init__(self, environment: MadeOfCopies, num_streams: int):
         super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
-        self.environment, self.replaced = environment, 0
+        self.environment = environment
         self.copies = [environment.make_one() for _ in range(num_streams)]
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
-        self.seeds, self.failed = seeds, {}
+        self.seeds, self.failed, self.replaced = seeds, {}, [0] * self.num_streams
         return self.environment.stacked([self._reset_one(stream, int(seed)) for stream, seed in enumerate(seeds)])
 
     def step_all(self, action: np.ndarray) -> Outcome:
@@ -224,10 +245,10 @@ class CopiedStreams(Streams):
     def _replace(self, stream: int, error: Exception) -> PyTree:
         """The first observation of a new copy, in the place of one that raised."""
         self.failed = {**self.failed, stream: said(error)}
-        self.replaced += 1
+        self.replaced[stream] += 1  # a stream's own number: what it lives through depends on no other, here or in another process
         quietly(self.copies[stream].close)
         self.copies[stream] = self.environment.make_one()
-        seed = np.random.SeedSequence([int(self.seeds[stream]), self.replaced]).generate_state(1)[0]
+        seed = np.random.SeedSequence([int(self.seeds[stream]), self.replaced[stream]]).generate_state(1)[0]
         return self.copies[stream].reset(int(seed))
 
     def close_all(self) -> None:

@@ -116,7 +116,6 @@ def test_one_reset_and_one_step_are_all_that_is_looked_at():
         ({"max_episode_steps": 2.5}, "max_episode_steps must be a whole number, not 2.5"),
         ({"max_episode_steps": True}, "max_episode_steps must be a whole number, not True"),
         ({"max_episode_steps": 0}, "max_episode_steps must be at least 1, or -1 for no limit, not 0"),
-        ({"processes": "maybe"}, "processes must be true or false, not 'maybe'"),
         ({"flatten": 5}, "flatten must be true or false, not 5"),
     ],
 )

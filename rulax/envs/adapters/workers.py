@@ -1,0 +1,252 @@
+"""Host worlds in processes: the option `processes=4` of every world whose streams are copies (Gymnasium, Crafter, NetHack, ...).
+
+The streams are shared out over that many processes. Each makes the world anew from its name, and `CopiedStreams` step its part
+there as they would here, with the same seeds: what is seen does not depend on the number of processes. All of them get their
+actions before the first is asked for its answer, so they step side by side.
+
+A copy that raises costs its own stream, in its process. What goes wrong beyond that (a process dies, a copy cannot be made anew)
+raises here, ends all processes by force, and is for `restart.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from rulax.envs.adapters import quietly, said
+from rulax.envs.adapters.streams import CheckedStreams
+from rulax.envs.base import HostEnvironment, Timestep
+from rulax.envs.registry import make
+from rulax.types import PyTree
+
+PATIENCE = 5.0  # seconds that processes have to close what they hold
+THREADS = {"atari": "threads", "envpool": "num_threads"}  # families whose vector is in C++, and their own option
+
+
+def share(name: str, options: dict[str, Any], environment: Any, processes: Any) -> Any:
+    """The environment that `make(name, **options)` gave, with its streams in processes; 0 leaves them in this one."""
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 0:
+        raise ValueError(
+            f"'{name}': processes must be the number of processes that share the streams, 0 for this one alone, not {processes!r}"
+        )
+    if processes == 0:
+        return environment
+    if not isinstance(environment, HostEnvironment):
+        raise ValueError(f"'{name}' runs inside of JAX; processes are for worlds that run on the host: leave the option out")
+    if not environment.made_of_copies:
+        raise ValueError(f"'{name}' cannot be shared out over processes: {_why(name, options)}")
+    try:
+        ForkingPickler.dumps(options)
+    except Exception as error:  # of many kinds
+        raise ValueError(f"'{name}' has options that cannot be sent to a process: {error}") from error
+    return Shared(name, options, environment, processes)
+
+
+def _why(name: str, options: dict[str, Any]) -> str:
+    own = THREADS.get(name.partition("/")[0])
+    if own:
+        return f"it has threads of its own, see its option {own}"
+    if "autoreset" in options:
+        return "autoreset asks for Gymnasium's vector environment, which stays in one piece; leave one of the two out"
+    return "its streams are no copies of one world"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
+class Shared(HostEnvironment):
+    """A host world whose copies are made and stepped in `processes` processes."""
+
+    name: str
+    options: dict[str, Any]
+    environment: HostEnvironment  # the same in this process, of which no copy is opened
+    processes: int
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.environment.num_actions
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.environment.action_dimensions
+
+    @property
+    def observation(self) -> PyTree:  # type: ignore[override]
+        return self.environment.observation
+
+    def open(self, num_streams: int) -> WorkerStreams:
+        return WorkerStreams(self, num_streams)
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.environment.native(action)
+
+    def seen(self, observation: PyTree) -> PyTree:
+        return self.environment.seen(observation)
+
+
+class Answer(NamedTuple):
+    """What a process says after each call, and once when its streams are open."""
+
+    timestep: Timestep | None = None
+    failed: Mapping[int, str] = {}  # by its own numbers
+    error: str = ""  # what ended it
+
+
+def _serve(pipe: Connection, name: str, options: dict[str, Any], num_streams: int) -> None:
+    """The life of a process: it ends when its pipe does, because the streams are closed or the parent is dead."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    streams: Any = None
+    try:
+        environment: Any = make(name, **options)
+        streams, answer = environment.open(num_streams), Answer()
+    except Exception as error:
+        answer = Answer(error=said(error))
+    with contextlib.suppress(EOFError, OSError):
+        pipe.send(answer)
+        while not answer.error:
+            answer = _answer(streams, *pipe.recv())
+            pipe.send(answer)
+    if streams is not None:
+        quietly(streams.close)
+
+
+def _answer(streams: CheckedStreams, call: str, argument: np.ndarray) -> Answer:
+    try:
+        return Answer(getattr(streams, call)(argument), streams.failed)
+    except Exception as error:
+        return Answer(error=said(error))
+
+
+class Worker:
+    """One process, as its parent sees it, and the numbers of the streams that it steps."""
+
+    def __init__(self, environment: Shared, streams: range):
+        self.streams = streams
+        context = multiprocessing.get_context("spawn")  # JAX runs threads, and a process that is forked beside them may hang
+        self.pipe, theirs = context.Pipe()
+        arguments = (theirs, environment.name, environment.options, len(streams))
+        self.process = context.Process(target=_serve, args=arguments, daemon=True)
+        with _inherited():
+            self.process.start()
+        theirs.close()  # so that the pipe ends with the process
+
+    def __str__(self) -> str:
+        first, last = self.streams[0], self.streams[-1]
+        return f"the process of stream {first}" if first == last else f"the process of streams {first} to {last}"
+
+    def ask(self, call: str, argument: np.ndarray) -> None:
+        """Send a call, and do not wait."""
+        with self._alive():
+            self.pipe.send((call, argument))
+
+    def answer(self) -> Answer:
+        """What it answers; a RuntimeError if it cannot go on."""
+        with self._alive():
+            answer = self.pipe.recv()
+        if answer.error:
+            raise RuntimeError(f"{answer.error}, in {self}")
+        return answer
+
+    def end(self, patience: float) -> None:
+        """Let it close what it holds, or kill it; either way nothing is left of it."""
+        self.pipe.close()
+        self.process.join(patience)
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+
+    @contextlib.contextmanager
+    def _alive(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, OSError) as error:
+            self.process.join(1)  # a pipe may end before its process
+            raise RuntimeError(f"{self} died with exit code {self.process.exitcode}") from error
+
+
+class WorkerStreams(CheckedStreams):
+    """Open streams of a world whose copies live in processes."""
+
+    def __init__(self, environment: Shared, num_streams: int):
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        number = min(environment.processes, num_streams)
+        ends = [i * num_streams // number for i in range(number + 1)]
+        self.workers: list[Worker] = []
+        try:
+            for first, end in itertools.pairwise(ends):
+                self.workers.append(Worker(environment, range(first, end)))
+            for worker in self.workers:
+                worker.answer()
+        except BaseException as error:
+            self.abandon()
+            if not isinstance(error, RuntimeError):
+                raise
+            raise ValueError(
+                f"'{environment.name}' cannot be opened in a process ({error}); there an id that this program registers itself is "
+                "written 'module:Id', and a script needs the usual `if __name__ == \"__main__\":`"
+            ) from error
+
+    def start_each(self, seeds: np.ndarray) -> Timestep:
+        return self._ask_all("start_each", seeds)
+
+    def step_each(self, action: np.ndarray) -> Timestep:
+        return self._ask_all("step_each", action)
+
+    def _ask_all(self, call: str, argument: np.ndarray) -> Timestep:
+        try:
+            for worker in self.workers:
+                worker.ask(call, argument[worker.streams.start : worker.streams.stop])
+            answers = [worker.answer() for worker in self.workers]
+        except BaseException:
+            self.abandon()  # an answer that nobody fetched would be taken for the next one
+            raise
+        parts: Sequence[Any] = [answer.timestep for answer in answers]
+        self.failed = {
+            worker.streams[stream]: text
+            for worker, answer in zip(self.workers, answers, strict=True)
+            for stream, text in answer.failed.items()
+        }
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+    def close_all(self) -> None:
+        self._end(PATIENCE)
+
+    def abandon(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._end(0)
+
+    def _end(self, patience: float) -> None:
+        until = time.monotonic() + patience
+        for worker in self.workers:
+            worker.pipe.close()  # all at first, so that they close side by side
+        for worker in self.workers:
+            worker.end(max(0, until - time.monotonic()))
+
+
+@contextlib.contextmanager
+def _inherited() -> Iterator[None]:
+    """What a process has from its birth on, while it imports: no accelerator, which is the parent's, and no ear for Ctrl-C."""
+    resource_tracker.ensure_running()  # the first process would start it, and it lets Ctrl-C through again
+    platforms = os.environ.get("JAX_PLATFORMS")
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        if platforms is None:
+            del os.environ["JAX_PLATFORMS"]
+        else:
+            os.environ["JAX_PLATFORMS"] = platforms
