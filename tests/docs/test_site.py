@@ -22,7 +22,7 @@ def build(folder: Path) -> subprocess.CompletedProcess:
     """A copy is built, so that a test writes nothing into the working tree; links to source files need the files' names only."""
     shutil.copytree(DOCS, folder / "docs")
     shutil.copytree(ROOT / "tools", folder / "tools")
-    for part in ("rulax", "examples"):
+    for part in ("rulax", "examples", "benchmarks", "tests"):
         (folder / part).symlink_to(ROOT / part)
     shutil.copy(ROOT / "mkdocs.yml", folder)
     return subprocess.run(
