@@ -1,0 +1,45 @@
+"""The small presets of the paper's benchmarks make updates in the worlds that they are for; DMLab's cannot be had."""
+
+import importlib.util
+
+import jax
+import numpy as np
+import pytest
+
+from rulax.envs import make
+from rulax.envs.catalogue import adapter_families
+from rulax.rules.base import Recipe
+from rulax.rules.disco import LEARNING, NETWORK, disco
+from rulax.run.config import TrainConfig, build
+from rulax.run.setup import prepare
+from tests.metanet.worlds import SMALL
+from tests.run.test_presets import shrunken
+
+WORLDS = {  # with an end within the few steps of the test, where there is an option for it
+    "paper-atari-mini": ("atari/Pong", {"frames": 40, "threads": 1}),
+    "paper-crafter-mini": ("crafter/reward", {"area": (32, 32), "length": 5}),
+    "paper-nethack": ("nethack/NetHackChallenge-v0", {"max_episode_steps": 5}),
+    "paper-procgen-mini": ("envpool/CoinrunEasy-v0", {"num_threads": 1}),
+    "paper-sokoban-mini": ("envpool/Sokoban-v0", {"num_threads": 1}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WORLDS)
+@jax.default_prng_impl("unsafe_rbg")  # compiles in less time than JAX's own
+def test_it_learns_from_the_real_world(name):
+    world, options = WORLDS[name]
+    if importlib.util.find_spec(adapter_families()[world.partition("/")[0]].package) is None:
+        pytest.skip(f"the package of {world} is not installed")
+    own = build(TrainConfig, {"preset": name})
+    assert own.env in ("", None, world)
+    config, _ = shrunken(name)
+    prepared = prepare(config, make(world, **own.env_options, **options), Recipe(disco(SMALL), LEARNING, NETWORK))
+    trainer = prepared.trainer
+    state, losses = trainer.init(jax.random.key(0)), []
+    while not trainer.done(state):
+        state, metrics = trainer.advance(state)
+        losses += metrics["loss"][:, 0].tolist()
+    trainer.close()
+    assert int(state.life.learner.updates[0]) >= 2
+    assert np.isfinite(losses[trainer.warm_iterations :]).all()
