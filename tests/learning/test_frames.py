@@ -26,15 +26,16 @@ def stacks(padding, starts, seed=0, colours=1):
     return np.array(rows, np.uint8)
 
 
-@pytest.mark.parametrize("colours", [1, 3])
+@pytest.mark.parametrize(("colours", "dtype"), [(1, np.uint8), (3, np.uint8), (1, np.int16), (2, np.float32)])
 @pytest.mark.parametrize("padding", ["black", "repeated"])
-def test_folding_is_exact(padding, colours):
+def test_folding_is_exact(padding, colours, dtype):
     # Episodes that start at the first observation, in the middle, twice within one stack, at the last one, and never.
     shown = stacks(padding, {(0, 0), (0, 5), (0, 6), (0, 8), (1, STEPS)}, colours=colours)
+    shown = shown if dtype == np.uint8 else (shown * 23.7).astype(dtype)  # symbols beyond a byte, fractions
     folded = fold(shown, FRAMES)
-    form = folded_form(jax.ShapeDtypeStruct(shown.shape[1:], np.uint8), FRAMES)
+    form = folded_form(jax.ShapeDtypeStruct(shown.shape[1:], dtype), FRAMES)
     assert jax.tree.map(lambda x: (x.shape[1:], x.dtype), folded) == jax.tree.map(lambda x: (x.shape, x.dtype), form)
-    assert folded.frames.nbytes == STREAMS * (STEPS + FRAMES) * SIDE**2 * colours
+    assert folded.frames.nbytes == STREAMS * (STEPS + FRAMES) * SIDE**2 * colours * np.dtype(dtype).itemsize
     in_time = jax.tree.map(lambda x: np.swapaxes(x, 0, 1), folded)
     np.testing.assert_array_equal(jax.jit(unfold)(in_time), np.swapaxes(shown, 0, 1))
 
