@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from rulax.envs.catalogue import adapter_families
+from rulax.envs.catalogue import Family, adapter_families
 
 if TYPE_CHECKING:
     from rulax.envs.base import Environment, HostEnvironment
@@ -107,10 +107,9 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """
     if name in _BY_NAME:
         return _make_own(_BY_NAME[name], options)
-    prefix, _, rest = name.partition("/")
-    family, environment_id = (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
+    family, environment_id = _split(name)
     if not family.installed:
-        if prefix == family.prefix:
+        if name != environment_id:
             raise MissingExtra(f"'{name}' needs {family.package}, which is not installed: {family.install}")
         raise _unknown(name)
     module = importlib.import_module(f"rulax.envs.adapters.{family.prefix}")
@@ -124,6 +123,17 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
 
     frames = options.pop("stack")
     return stack(name, module.make(environment_id, **options), frames)
+
+
+def steps_on_host(name: str) -> bool:
+    """Whether the environment of that name is a `HostEnvironment`; told without making it."""
+    return name not in _BY_NAME and not _split(name)[0].in_jax
+
+
+def _split(name: str) -> tuple[Family, str]:
+    """The library behind a name that is not ours, and what it calls the environment; without a prefix it is Gymnasium's."""
+    prefix, _, rest = name.partition("/")
+    return (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
 
 
 def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:

@@ -140,9 +140,9 @@ def check_host(config: TrainConfig, environment: Any) -> None:
     """What is only for worlds that step on the CPU must not seem to do something elsewhere."""
     from rulax.envs.base import HostEnvironment
 
-    for name, given in (("overlap", config.overlap != "auto"), ("replay_limit", bool(config.replay_limit))):
-        if given and not isinstance(environment, HostEnvironment):
-            raise UserError(f"{name} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
+    given = config.host_only()
+    if given and not isinstance(environment, HostEnvironment):
+        raise UserError(f"{given[0]} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
 
 
 def check_one_choice(name: str, environment: Any, what: str) -> None:
@@ -171,6 +171,16 @@ def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:
             trainer.skeleton()  # an agent can be made; the rest happens outside of JAX, and nothing can be traced
             return
         jax.eval_shape(trainer._iteration, trainer.rule_params, trainer.skeleton())
+
+
+def reserve(prepared: Prepared, seeds: int = 0) -> str:
+    """What the run will take of the host's memory, in a sentence; refused if that is too much. `seeds`: if not its own number."""
+    try:
+        with user_errors():
+            return prepared.trainer.reserve(seeds)
+    except UserError:
+        prepared.trainer.close()
+        raise
 
 
 def check_own(record: dict[str, Any], source: str, environment: Any, recipe: Any) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import rulax.envs
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
+from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import TimeLimit
@@ -118,6 +119,20 @@ def test_every_family_has_an_adapter_an_extra_and_a_line_in_the_documentation():
         assert callable(module.ids)
         assert f"`{family.prefix}/" in text
         assert family.install in text
+
+
+@pytest.mark.parametrize("family", adapter_families().values(), ids=str)
+def test_whether_a_world_steps_on_the_cpu_is_known_without_making_it(family):
+    pytest.importorskip(family.package)
+    name = f"{family.prefix}/{family.examples[0]}"
+    if family.prefix == "dm_env":
+        pytest.importorskip("bsuite")
+    assert registry.steps_on_host(name) == isinstance(make(name), HostEnvironment) == (not family.in_jax)
+
+
+def test_names_without_a_library_are_ours_or_gymnasiums():
+    assert not any(registry.steps_on_host(entry.name) for entry in list_environments())
+    assert all(registry.steps_on_host(name) for name in ("CartPole-v1", "my_package:Own-v0", "ALE/Pong-v5"))
 
 
 def test_without_extras_our_names_are_still_suggested(monkeypatch):
