@@ -183,6 +183,19 @@ def reserve(prepared: Prepared, seeds: int = 0) -> str:
         raise
 
 
+def warm_up_note(prepared: Prepared) -> str:
+    """A warning where the step size rises for longer than there are updates, as in a preset of a paper with fewer steps."""
+    learning, trainer = prepared.recipe.learning, prepared.trainer
+    iterations = trainer.total_iterations - getattr(trainer, "warm_iterations", 0)
+    updates = iterations * learning.epochs * learning.minibatches
+    if not 0 < updates <= learning.warmup_updates:
+        return ""
+    return (
+        f"warning: the learning rate never reaches {learning.learning_rate:g}: it rises over {learning.warmup_updates:,} updates, "
+        f"and the whole run has {updates:,}; give --warmup-updates N with fewer, or more --steps"
+    )
+
+
 def check_own(record: dict[str, Any], source: str, environment: Any, recipe: Any) -> None:
     """A run that was made with objects of the user's own needs them again: a folder cannot hold them."""
     missing = [

@@ -22,7 +22,7 @@ from rulax.run.config import HOST_MAY_CHANGE, TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
 from rulax.run.log import RESTARTS, Recorder, RunLog, number
 from rulax.run.progress import Silent, Standing, count, make_progress
-from rulax.run.setup import Prepared, check_own, prepare, reserve, saved_config
+from rulax.run.setup import Prepared, check_own, prepare, reserve, saved_config, warm_up_note
 from rulax.run.signals import StopRequest
 
 POINTS = 100  # of the curve, unless log_every says otherwise
@@ -111,10 +111,10 @@ def first_reset(prepared: Prepared) -> Iterator[None]:
 
 
 def announce(prepared: Prepared, progress: Silent) -> None:
-    """Say what the run will take of the host's memory, while there is still time to refuse."""
-    text = reserve(prepared)
-    if text:
-        progress.message(text)
+    """Say what the run will take of the host's memory, while there is still time to refuse, and what it will not reach."""
+    for text in (reserve(prepared), warm_up_note(prepared)):
+        if text:
+            progress.message(text)
 
 
 class Driver:
