@@ -17,6 +17,7 @@ from rulax.settings import Learning, Network
 
 DEFAULT_RULE = "rulax5"
 PRESETS = Path(__file__).parent / "presets"
+EXAMPLE = "example"  # in a preset that leaves the environment to the user: one that it is for, named where none was given
 SUITES = "discover"  # the folder of presets that only `rulax discover` understands
 HOST = "worlds that step on the CPU, such as Gymnasium's"
 HOST_MAY_CHANGE = ("replay_limit", "most_restarts")  # by whoever resumes; overlap decides which parameters act, so the result
@@ -204,7 +205,7 @@ def build(cls: type, values: Mapping[str, Any]) -> Any:
     given = read_values(cls, values)
     if given.get("preset"):
         # One preset serves every command: what only another command understands is left to it.
-        others = known_keys(TrainConfig).keys() - known_keys(cls).keys()
+        others = (known_keys(TrainConfig).keys() | {EXAMPLE}) - known_keys(cls).keys()
         settings = {name: value for name, value in load_preset(given["preset"]).items() if name not in others}
         preset = read_values(cls, settings, f"preset {given['preset']}")
         if "preset" in preset or "resume" in preset:
