@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -15,6 +16,7 @@ from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import TimeLimit
+from rulax.run.listing import envs_command
 
 
 def test_listing_does_not_import_jax():
@@ -32,7 +34,23 @@ def test_listing_families_imports_no_package_of_theirs():
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     for family in adapter_families().values():
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{family.prefix}/ID")]
-        assert line.endswith("[installed]" if family.installed else f"[{family.install}]")
+        assert line.split()[1:3] == [family.extra, "yes" if family.installed else "no"]
+        assert line.endswith(f"{family.summary}; for example {family.prefix}/{family.examples[0]}")
+    assert "install an extra with: pip install 'rulax[EXTRA]'" in shown
+
+
+def test_on_a_terminal_the_list_fits_and_families_lose_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    envs_command({})
+    shown = re.sub(r"\033\[\dm", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 80
+    words = " ".join(shown.split())
+    for family in adapter_families().values():
+        state = "yes" if family.installed else "no"
+        assert (
+            f"{family.prefix}/ID {family.extra} {state} {family.summary}; for example {family.prefix}/{family.examples[0]}" in words
+        )
 
 
 def test_every_name_has_a_summary_and_a_family():
