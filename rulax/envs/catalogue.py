@@ -15,6 +15,7 @@ class Family:
     extra: str  # what is installed: pip install 'rulax[extra]'
     summary: str
     examples: tuple[str, ...]
+    in_jax: bool = False  # its worlds run on the device; all others step on the CPU
 
     @property
     def installed(self) -> bool:
@@ -28,7 +29,14 @@ class Family:
 
 
 _FAMILIES = (
-    Family("gymnax", "gymnax", "gymnax", "Gymnax: classic control, MinAtar, bsuite, in JAX", ("CartPole-v1", "Breakout-MinAtar")),
+    Family(
+        "gymnax",
+        "gymnax",
+        "gymnax",
+        "Gymnax: classic control, MinAtar, bsuite, in JAX",
+        ("CartPole-v1", "Breakout-MinAtar"),
+        in_jax=True,
+    ),
     Family(
         "gymnasium",
         "gymnasium",
@@ -41,10 +49,12 @@ _FAMILIES = (
         "envpool", "envpool", "envpool", "EnvPool: Atari, ProcGen, Sokoban on levels of Boxoban", ("CoinrunEasy-v0", "Sokoban-v0")
     ),
     Family("crafter", "crafter", "crafter", "Crafter, from pixels", ("reward", "noreward")),
-    Family("craftax", "craftax", "craftax", "Craftax and Craftax-Classic, in JAX", ("Craftax-Classic-Symbolic-v1",)),
+    Family("craftax", "craftax", "craftax", "Craftax and Craftax-Classic, in JAX", ("Craftax-Classic-Symbolic-v1",), in_jax=True),
     Family("nethack", "nle", "nethack", "the NetHack Learning Environment", ("NetHackScore-v0", "NetHackChallenge-v0")),
-    Family("jumanji", "jumanji", "jumanji", "Jumanji: Sokoban on generated levels, Snake, in JAX", ("Sokoban", "Snake")),
-    Family("xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "MiniGrid-FourRooms")),
+    Family(
+        "jumanji", "jumanji", "jumanji", "Jumanji: Sokoban on generated levels, Snake, in JAX", ("Sokoban", "Snake"), in_jax=True
+    ),
+    Family("xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "MiniGrid-FourRooms"), in_jax=True),
     Family("minigrid", "minigrid", "minigrid", "MiniGrid and BabyAI, what the agent sees", ("MiniGrid-Empty-5x5-v0",)),
     Family("dm_env", "dm_env", "dm_env", "any dm_env environment that a function of yours makes", ("module:function",)),
 )

@@ -9,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from rulax.envs.catalogue import adapter_families
+from rulax.envs.catalogue import Family, adapter_families
 
 if TYPE_CHECKING:
     from rulax.envs.base import Environment, HostEnvironment
@@ -119,10 +119,9 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
 
 
 def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
-    prefix, _, rest = name.partition("/")
-    family, environment_id = (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
+    family, environment_id = _split(name)
     if not family.installed:
-        if prefix == family.prefix:
+        if name != environment_id:
             raise MissingExtra(f"'{name}' needs {family.package}, which is not installed: {family.install}")
         raise _unknown(name)
     module = importlib.import_module(f"rulax.envs.adapters.{family.prefix}")
@@ -131,6 +130,17 @@ def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvir
     if family.prefix == "gymnasium" and not _gymnasium_knows(environment_id):
         raise _unknown(name)
     return module.make(environment_id, **options)
+
+
+def steps_on_host(name: str) -> bool:
+    """Whether the environment of that name is a `HostEnvironment`; told without making it."""
+    return name not in _BY_NAME and not _split(name)[0].in_jax
+
+
+def _split(name: str) -> tuple[Family, str]:
+    """The library behind a name that is not ours, and what it calls the environment; without a prefix it is Gymnasium's."""
+    prefix, _, rest = name.partition("/")
+    return (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
 
 
 def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:

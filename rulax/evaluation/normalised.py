@@ -90,21 +90,36 @@ PROCGEN_ID = re.compile(r"(?P<game>[A-Z][a-z]+)(?P<levels>Easy|Hard)-v0")
 
 
 ENVPOOL_ATARI = "-v5"  # how EnvPool's ids of Atari games end
-OTHER_SCORES = ("clip", "reward_clip", "episodic_life", "distribution_mode")  # options with which a return is not the game's score
+# Options that leave scores comparable with the published ones, whatever they are: who computes, what is shown, how a game starts,
+# which buttons there are and whether they stick, what a lost life is worth to the learner. In atari/, in envpool/, in its ProcGen.
+COMPARABLE = {"threads", "sticky", "noops", "life_loss", "fire", "actions", "stack"}
+COMPARABLE |= {"num_threads", "repeat_action_probability", "noop_max", "zero_discount_on_life_loss", "use_fire_reset"}
+COMPARABLE |= {"full_action_space", "stack_num", "num_levels", "start_level"}
+# Any other option only where it says what is so without it: it would change what is paid, or how long a game lasts.
+AS_PUBLISHED = {"clip": False, "frames": 108_000, "skip": 4}
+AS_PUBLISHED |= {"reward_clip": False, "episodic_life": False, "frame_skip": 4, "max_episode_steps": 27_000}
+MODES = {0: "Easy", 1: "Hard"}  # ProcGen's `distribution_mode`, which wins over the id; others have no published axis
 _BY_PLAIN_NAME = {game.casefold(): game for game in ATARI57}
 
 
 def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[str, float, float] | None:
-    """What the axis is called, and which scores are 0 and 1 on it; None where nobody has published an axis."""
+    """What the axis is called, and which scores are 0 and 1 on it; None where nobody has published an axis.
+
+    Only options that leave scores comparable keep it (`COMPARABLE`: threads, sticky, noops, life_loss, fire, actions, ...). Those
+    that change what is paid or how long a game lasts, such as clip, frames and skip, do not, nor do options that nobody listed.
+    """
     family, _, id = environment.partition("/")
-    if any((options or {}).get(name) for name in OTHER_SCORES):
+    changed = {name: value for name, value in (options or {}).items() if name not in COMPARABLE}
+    mode = changed.pop("distribution_mode", None)
+    if any(name not in AS_PUBLISHED or value != AS_PUBLISHED[name] for name, value in changed.items()):
         return None
     if family == "atari" or (family == "envpool" and id.endswith(ENVPOOL_ATARI)):
         game = _BY_PLAIN_NAME.get(id.removesuffix(ENVPOOL_ATARI).replace("_", "").casefold())  # atari/ms_pacman is a name, too
         return None if game is None else ("human-normalised", *ATARI57[game])
     levels = PROCGEN_ID.fullmatch(id) if family == "envpool" else None
-    if levels and levels["game"] in PROCGEN:
-        return ("normalised", *PROCGEN[levels["game"]][levels["levels"]])
+    played = MODES.get(mode) if mode is not None else levels and levels["levels"]
+    if levels and played and levels["game"] in PROCGEN:
+        return ("normalised", *PROCGEN[levels["game"]][played])
     return None
 
 

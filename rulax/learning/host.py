@@ -70,12 +70,12 @@ class HostTrainer(Trainer):
 
     # -- what the command line drives ---------------------------------------------------------------------------------------
 
-    def reserve(self) -> str:
-        """What replay will take, in a sentence; a ValueError if that is more than there is."""
+    def reserve(self, seeds: int = 0) -> str:
+        """What replay of so many seeds (0: its own) will take, in a sentence; a ValueError if that is more than there is."""
         learning, config = self.recipe.learning, self.config
         if not learning.replay:
             return ""
-        return host_replay.reserve(self._stored, config.seeds, learning.streams, learning.capacity, config.replay_limit)
+        return host_replay.reserve(self._stored, seeds or config.seeds, learning.streams, learning.capacity, config.replay_limit)
 
     def init(self, key: Array) -> TrainState:
         """K newborn agents in freshly reset streams."""

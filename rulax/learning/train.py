@@ -85,8 +85,8 @@ class Trainer:
         actor = begin(self.streams, task, memory, key_streams)
         return Life(learner, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
 
-    def reserve(self) -> str:
-        """What a run will take beyond what the compiler sees, in a sentence, before it starts: here nothing."""
+    def reserve(self, seeds: int = 0) -> str:
+        """What a run of so many seeds (0: its own) will take beyond what the compiler sees, in a sentence: here nothing."""
         return ""
 
     # -- all agents -----------------------------------------------------------------------------------------------------

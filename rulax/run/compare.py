@@ -13,7 +13,7 @@ from typing import Any
 
 from rulax.run import compare_config as configs
 from rulax.run import folder as folders
-from rulax.run.compare_cells import SCORE, CellsProgress, cost_of, finished, plan, prepare_cell, train_cell
+from rulax.run.compare_cells import SCORE, TUNE, CellsProgress, cost_of, finished, named, plan, prepare_cell, train_cell
 from rulax.run.compare_config import CompareConfig, build_compare, differing, settings_of, trials
 from rulax.run.compare_report import Comparison, show
 from rulax.run.compare_results import results, tuning
@@ -21,7 +21,7 @@ from rulax.run.compare_words import hashes
 from rulax.run.config import read_values
 from rulax.run.errors import Interrupted, UserError
 from rulax.run.progress import make_progress
-from rulax.run.setup import COMPARISON, Prepared
+from rulax.run.setup import COMPARISON, Prepared, reserve
 from rulax.run.signals import StopRequest
 from rulax.run.validate import check_bounds
 
@@ -52,7 +52,7 @@ def fresh(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
         "kind": COMPARISON,
         "settings": settings,
         "rule_files": hashes(config.rules),
-        "fingerprint": folders.fingerprint(settings),
+        "fingerprint": folders.fingerprint({name: value for name, value in settings.items() if name not in configs.MAY_CHANGE}),
         "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
         "versions": folders.versions(),
         "commit": folders.git_commit(),
@@ -74,13 +74,14 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
         raise UserError(f"a comparison goes on in its own folder ({folder}); leave --out out")
     if wanted:
         now = build_compare({**record["settings"], **free, **wanted})
-        others = differing(now, record["settings"], set(wanted))
+        others = differing(now, settings_of(config), set(wanted))  # not the record's: a folder may be older than a setting
         if others:
             raise UserError(f"{folder} was made with other settings: {', '.join(others)}; leave them out, or start anew with --out")
     changed = [rule for rule, content in record["rule_files"].items() if hashes((rule,)).get(rule) != content]
     if changed:
         raise UserError(f"the rule file {changed[0]} has changed or gone since {folder} was begun; start anew with --out")
-    return dataclasses.replace(config, out=str(folder)), record
+    kept = {name: value for name, value in free.items() if name not in configs.NOT_RECORDED}
+    return dataclasses.replace(config, out=str(folder)), record | {"settings": record["settings"] | kept}
 
 
 class Driver:
@@ -90,37 +91,44 @@ class Driver:
         self.config, self.record = config, record
         self.folder = Path(config.out or "unnamed")
         self.cells = plan(config, self.folder)
+        self.undecided = bool(trials(config))  # which settings the scores are made with
         self.prepared: dict[tuple[str, str], Prepared] = {}  # by the cell's place in the folder, which gets its name late
 
     def drive(self) -> Comparison:
         """Every cell to its end."""
         shown = make_progress(self.config.quiet)
         with StopRequest(shown.message) as stop:
+            self.choose()
             self.prepare_all()
             self.open_folder()
             progress = CellsProgress(shown, self.cells)
             try:
                 for number in range(len(self.cells)):
-                    self.choose(number)
+                    if self.cells[number].purpose == SCORE:
+                        self.choose()
                     progress.cells = self.cells
                     if stop.requested:
                         raise Interrupted("")
                     self.train(number, progress)
             except Interrupted:
                 raise Interrupted(self.how_to_go_on(), self.conclude()) from None
+            except UserError as error:  # memory that was free when all was prepared, for example
+                self.conclude()
+                raise UserError(f"{error}; {self.how_to_go_on()}") from error
             finally:
                 progress.close()
         return self.conclude()
 
     def prepare_all(self) -> None:
-        """Build every cell that has not begun, so that all mistakes are found before anything runs."""
+        """Build every cell that is not finished: all mistakes, and replay that does not fit, are found before anything runs."""
         from rulax.envs.base import HostEnvironment
 
-        tuned = bool(trials(self.config))
         for cell in self.cells:
-            if finished(cell) or (cell.purpose == SCORE and tuned):  # what is tuned was built in its trials
+            if finished(cell) or (cell.purpose == SCORE and self.undecided):  # what is tuned is built in its trials
                 continue
             prepared = prepare_cell(cell, self.config)
+            with named(cell):  # any trial may become what all seeds go on with
+                reserve(prepared, max(cell.config.seeds, self.config.seeds) if cell.purpose == TUNE else 0)
             if isinstance(prepared.environment, HostEnvironment):
                 prepared.trainer.close()  # it holds streams open; it is built again in its turn
             else:
@@ -135,9 +143,10 @@ class Driver:
         folders.create(self.folder)
         folders.write_json(self.folder / folders.CONFIG, self.record)
 
-    def choose(self, number: int) -> None:
+    def choose(self) -> None:
         """Once all trials are done, every rule goes on with the best it found."""
-        if trials(self.config) and self.cells[number].purpose == SCORE and self.cells[number - 1].purpose != SCORE:
+        if self.undecided and all(finished(cell) for cell in self.cells if cell.purpose != SCORE):
+            self.undecided = False
             found = tuning(self.config, self.cells)["rules"]
             self.cells = plan(self.config, self.folder, {rule: found[rule]["chosen"] for rule in self.config.rules})
 
@@ -148,7 +157,8 @@ class Driver:
             return
         progress.enter(number)
         prepared = self.prepared.pop(cell.place, None)
-        train_cell(cell, self.config, prepared and prepared._replace(config=cell.config), progress)
+        with named(cell):
+            train_cell(cell, self.config, prepared and prepared._replace(config=cell.config), progress)
         progress.leave(cost_of(cell).seconds)
         self.write()
 

@@ -9,15 +9,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rulax.envs.base import EnvironmentFailed
 from rulax.run import folder as folders
 from rulax.run.api import Run, load
-from rulax.run.compare_config import CompareConfig, trials
-from rulax.run.config import TrainConfig
+from rulax.run.compare_config import CompareConfig, on_host, trials
+from rulax.run.config import HOST_MAY_CHANGE, HostLoop, TrainConfig
 from rulax.run.discover_config import read_family
-from rulax.run.errors import TrainingStopped
+from rulax.run.errors import TrainingStopped, UserError
 from rulax.run.progress import Shown, Silent, Standing
 from rulax.run.setup import Prepared, make_recipe, prepare
 
@@ -100,7 +103,9 @@ def make_cell(
         TUNE: (config.tune_steps, config.tune_seeds, (config.seed + TUNING_SEED) % 2**32),
         UNTRAINED: (min(max(config.steps // 10, UNTRAINED_STEPS[0]), UNTRAINED_STEPS[1]), UNTRAINED_SEEDS, config.seed),
     }[purpose]
+    host = {field.name: getattr(config, field.name) for field in dataclasses.fields(HostLoop)} if on_host(env) else {}
     made = TrainConfig(
+        **host,
         env=family.env,
         env_options=family.options,
         rule=rule or "untrained",
@@ -142,15 +147,27 @@ def finished(cell: Cell) -> bool:
 
 
 def failure(cell: Cell) -> str | None:
-    """Why a cell could not be trained to its end, if so."""
+    """Why a cell could not be trained to its end, if so; an environment that failed too often may be allowed more by now."""
     path = cell.folder / FAILED
-    return json.loads(path.read_text())["reason"] if path.exists() else None
+    if not path.exists():
+        return None
+    facts = json.loads(path.read_text())
+    return None if cell.config.most_restarts > facts.get("most_restarts", cell.config.most_restarts) else facts["reason"]
 
 
 def cost_of(cell: Cell) -> Cost:
     """What it has cost so far."""
     path = cell.folder / COST
     return Cost(**json.loads(path.read_text())) if path.exists() else Cost()
+
+
+@contextmanager
+def named(cell: Cell) -> Iterator[None]:
+    """Of many cells, a mistake should say whose it is."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{cell.title}: {error}") from error
 
 
 def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
@@ -169,14 +186,18 @@ def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, pro
     from rulax.run import train
 
     before, began, cpu = cost_of(cell), time.monotonic(), time.process_time()
+    (cell.folder / FAILED).unlink(missing_ok=True)
     try:
         if begun(cell):
-            values = {"resume": str(cell.folder), "quiet": True}
+            changes = {name: getattr(cell.config, name) for name in HOST_MAY_CHANGE}
+            values = {"resume": str(cell.folder), "quiet": True, **changes}
             train.resume(values, recipe=untrained_recipe(config) if cell.purpose == UNTRAINED else None, progress=progress)
         else:
             train.begin(prepared or prepare_cell(cell, config), progress)
     except TrainingStopped as error:
-        folders.write_json(cell.folder / FAILED, {"reason": str(error)})
+        folders.create(cell.folder)  # an environment that cannot even be started leaves none
+        limit = {"most_restarts": cell.config.most_restarts} if isinstance(error.__cause__, EnvironmentFailed) else {}
+        folders.write_json(cell.folder / FAILED, {"reason": str(error), **limit})
     finally:
         if cell.folder.exists():
             spent = Cost(before.seconds + time.monotonic() - began, before.cpu_seconds + time.process_time() - cpu)

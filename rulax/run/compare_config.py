@@ -7,8 +7,20 @@ import itertools
 from pathlib import Path
 from typing import Any, Literal
 
+from rulax.envs.registry import steps_on_host
 from rulax.envs.suites import SUITES
-from rulax.run.config import SETTINGS, assemble, known_keys, load_preset, preset_names, read_values, setting, settings_keys
+from rulax.run.config import (
+    HOST_MAY_CHANGE,
+    SETTINGS,
+    HostLoop,
+    assemble,
+    known_keys,
+    load_preset,
+    preset_names,
+    read_values,
+    setting,
+    settings_keys,
+)
 from rulax.run.discover_config import read_family, split_families
 from rulax.run.errors import SYNONYMS, UserError, suggestion
 from rulax.run.fields import convert, to_float
@@ -18,7 +30,7 @@ MOST_TRIALS = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareConfig:
+class CompareConfig(HostLoop):
     """Compare update rules on the same environments with the same budget."""
 
     envs: tuple[str, ...] = setting((), "what to compare", positional=True, metavar="ENV...")
@@ -47,7 +59,8 @@ class CompareConfig:
     out: str = setting("", "run", metavar="DIR")
     """Folder of the comparison [default: runs/compare-ENV-NUMBER]."""
     resume: str = setting("", "run", metavar="DIR")
-    """Go on with the comparison in this folder; what is finished stays, and other settings than its own are refused."""
+    """Go on with the comparison in this folder; what is finished stays, and other settings than its own are refused, except for
+    --checkpoint-minutes, --platform, --replay-limit, --most-restarts and --quiet."""
     checkpoint_minutes: float = setting(5.0, "run")
     """Minutes between checkpoints; there is always one at the start and one at the end of every cell."""
     platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run")
@@ -60,7 +73,8 @@ class CompareConfig:
     """Fields of Learning and Network that are the same for all rules, instead of what each recommends."""
 
 
-MAY_CHANGE = ("resume", "out", "checkpoint_minutes", "platform", "quiet")
+NOT_RECORDED = ("resume", "out", "checkpoint_minutes", "platform", "quiet")
+MAY_CHANGE = (*NOT_RECORDED, *HOST_MAY_CHANGE)
 
 
 def build_compare(values: dict[str, Any]) -> CompareConfig:
@@ -84,6 +98,9 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     config = assemble(CompareConfig, given)
     references(config)
     trials(config)
+    given_for_host = config.host_only()
+    if given_for_host and not any(map(on_host, config.envs)):
+        raise UserError(f"{given_for_host[0]} is for worlds that step on the CPU, and all of these run on the device; leave it out")
     return config
 
 
@@ -92,6 +109,11 @@ def expand(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise UserError(f"compare in which environments? for example: rulax compare catch (suites: {', '.join(SUITES)})")
     return tuple(env for name in names for env in (SUITES[name].environments if name in SUITES else (name,)))
+
+
+def on_host(env: str) -> bool:
+    """Whether an environment, perhaps with options, steps on the CPU."""
+    return steps_on_host(read_family(env).env)
 
 
 def suite_of(env: str) -> str | None:
@@ -181,15 +203,15 @@ def role_of(env: str, trained_on: list[str], validated_on: list[str]) -> str:
 
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
-    """What fixes the result, as config.json says it."""
-    own = {name: value for name, value in dataclasses.asdict(config).items() if name not in (*MAY_CHANGE, "overrides")}
+    """What config.json says: all that fixes the result, and what a resumed comparison keeps unless it is told otherwise."""
+    own = {name: value for name, value in dataclasses.asdict(config).items() if name not in (*NOT_RECORDED, "overrides")}
     return own | config.overrides
 
 
 def differing(config: CompareConfig, recorded: dict[str, Any], given: set[str]) -> list[str]:
     """The settings that were given now and are not what the folder says, each with both values."""
     now = settings_of(config)
-    names = [name for name in now if name in given and as_recorded(now[name]) != recorded.get(name)]
+    names = [name for name in now if name in given and as_recorded(now[name]) != as_recorded(recorded.get(name))]
     return [f"{name} ({short(recorded.get(name))} there, {short(now[name])} here)" for name in names]
 
 

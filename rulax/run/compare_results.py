@@ -38,7 +38,8 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
     done = {(cell.env, cell.rule): cell for cell in scored if finished(cell)}
     random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED and finished(cell)}
     known = [env for env in config.envs if random.get(env) is not None and all((env, rule) in done for rule in config.rules)]
-    warnings = [f"{cell.title}: {failure(cell)}; it counts as untrained" for cell in scored if failure(cell)]
+    warnings = [f"{cell.title}: {failure(cell)}" for cell in cells if cell.purpose == UNTRAINED and failure(cell)]
+    warnings += [f"{cell.title}: {failure(cell)}; it counts as untrained" for cell in scored if failure(cell)]
     warnings += [f"{env}: no episode of an untrained agent ended, so it has no scores" for env in random if random[env] is None]
     returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rules}
     scale = Scale(config, known, random, returns, warnings)

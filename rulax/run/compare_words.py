@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.run.compare_cells import SCORE, Cell
-from rulax.run.compare_config import MAY_CHANGE, CompareConfig, is_file
+from rulax.run.compare_config import NOT_RECORDED, CompareConfig, is_file
 from rulax.run.config import TrainConfig
 from rulax.run.flags import flag_name
 
@@ -18,7 +18,7 @@ from rulax.run.flags import flag_name
 def compare_command(config: CompareConfig) -> str:
     """The command that makes this comparison again."""
     words = ["rulax", "compare", *config.envs, "--rules", *config.rules, "--seeds", str(config.seeds), "--steps", str(config.steps)]
-    done = (*MAY_CHANGE, "envs", "rules", "seeds", "steps", *(["tune_seeds", "tune_steps"] if not config.tune else []))
+    done = (*NOT_RECORDED, "envs", "rules", "seeds", "steps", *(["tune_seeds", "tune_steps"] if not config.tune else []))
     return shlex.join(words + flags(config, CompareConfig, done))
 
 

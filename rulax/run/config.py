@@ -17,8 +17,10 @@ from rulax.settings import Learning, Network
 
 DEFAULT_RULE = "rulax5"
 PRESETS = Path(__file__).parent / "presets"
+EXAMPLE = "example"  # in a preset that leaves the environment to the user: one that it is for, named where none was given
 SUITES = "discover"  # the folder of presets that only `rulax discover` understands
 HOST = "worlds that step on the CPU, such as Gymnasium's"
+HOST_MAY_CHANGE = ("replay_limit", "most_restarts")  # by whoever resumes; overlap decides which parameters act, so the result
 SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
 
 
@@ -28,7 +30,23 @@ def setting(default: Any, group: str, **metadata: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainConfig:
+class HostLoop:
+    """The loop around worlds that step on the CPU: the same flags in every command that trains agents."""
+
+    overlap: Literal["auto", "on", "off"] = setting("auto", HOST)
+    """Act while learning, with parameters that are one update old; auto does so where experience is replayed."""
+    replay_limit: str = setting("", HOST, metavar="BYTES")
+    """Largest replay buffer of all seeds together, for example 4GiB [default: 80 % of the memory that is free]."""
+    most_restarts: int = setting(10, HOST)
+    """How often the environment of one stream may raise an error and be started anew before the run gives up."""
+
+    def host_only(self) -> list[str]:
+        """Those that were given and would do nothing in a world that runs on the device."""
+        return [name for name, default in (("overlap", "auto"), ("replay_limit", "")) if getattr(self, name) != default]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig(HostLoop):
     """Train agents on one environment with one rule."""
 
     env: str = setting("", "what to train", positional=True, metavar="ENV")
@@ -70,12 +88,6 @@ class TrainConfig:
     """Precision of matrix products."""
     quiet: bool = setting(False, "run")
     """Show no progress and no table; print only the run folder."""
-    overlap: Literal["auto", "on", "off"] = setting("auto", HOST)
-    """Act while learning, with parameters that are one update old; auto does so where experience is replayed."""
-    replay_limit: str = setting("", HOST, metavar="BYTES")
-    """Largest replay buffer of all seeds together, for example 4GiB [default: 80 % of the memory that is free]."""
-    most_restarts: int = setting(10, HOST)
-    """How often the environment of one stream may raise an error and be started anew before the run gives up."""
     overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": SETTINGS})
     """Fields of Learning and Network that differ from what the rule recommends."""
 
@@ -193,7 +205,7 @@ def build(cls: type, values: Mapping[str, Any]) -> Any:
     given = read_values(cls, values)
     if given.get("preset"):
         # One preset serves every command: what only another command understands is left to it.
-        others = known_keys(TrainConfig).keys() - known_keys(cls).keys()
+        others = (known_keys(TrainConfig).keys() | {EXAMPLE}) - known_keys(cls).keys()
         settings = {name: value for name, value in load_preset(given["preset"]).items() if name not in others}
         preset = read_values(cls, settings, f"preset {given['preset']}")
         if "preset" in preset or "resume" in preset:

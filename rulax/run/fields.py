@@ -6,6 +6,7 @@ Used by `flags.py` for the command line, by `config.py` for presets and for keyw
 from __future__ import annotations
 
 import ast
+import dataclasses
 import functools
 import inspect
 import itertools
@@ -27,11 +28,12 @@ TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
     """The docstring under each field, which Python itself does not keep."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
     docs = {}
-    for field, text in itertools.pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            docs[field.target.id] = ast.literal_eval(text.value)
+    for part in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
+        body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0].body  # type: ignore[attr-defined]
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                docs[field.target.id] = ast.literal_eval(text.value)
     return docs
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import inspect
 import os
 import shutil
 import sys
@@ -52,7 +53,7 @@ def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
     names = [f"[{field.metadata['metavar']}]" for field in positionals(cls)]
     parser.usage = " ".join([prog, *names, "[options]"])
     groups: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):
+    for field in in_order(cls):
         if field.metadata.get("settings"):
             source = field.metadata.get("source", "the rule recommends")
             for part in field.metadata["settings"]:
@@ -63,6 +64,12 @@ def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
             add_flag(group(parser, groups, field.metadata["group"]), field, cls, show_default=True)
     group(parser, groups, "help").add_argument("-h", "--help", action="help", help="Show this and leave.")
     return parser
+
+
+def in_order(cls: type) -> list[dataclasses.Field]:
+    """The fields as `--help` shows them: the command's own, those that it shares with others, then settings of agents."""
+    own = inspect.get_annotations(cls)
+    return sorted(dataclasses.fields(cls), key=lambda field: (bool(field.metadata.get("settings")), field.name not in own))
 
 
 def group(parser: Parser, groups: dict[str, Any], heading: str) -> Any:

@@ -22,13 +22,17 @@ def envs_command(values: dict[str, str]) -> int:
     from rulax.envs.catalogue import adapter_families
     from rulax.envs.registry import list_environments
 
-    entries = [(entry.name, entry.summary) for entry in list_environments()]
-    more = [(f"{family.prefix}/ID", described(family)) for family in adapter_families().values()]
     wanted = build(ListConfig, values).filter
-    show("envs", "environment", entries, more, wanted)
+    families = [each for each in adapter_families().values() if wanted.lower() in " ".join(described(each)[::3]).lower()]
+    entries = [(entry.name, entry.summary) for entry in list_environments()]
+    if show("envs", "environment", entries, wanted, bool(families)) and families:
+        print()
+    show_families(families)
     if wanted in adapter_families():
         show_ids(adapter_families()[wanted])
     print("\nuse one with: rulax train NAME   (its options: --env-options KEY=VALUE)")
+    if families:
+        print("install an extra with: pip install 'rulax[EXTRA]'")
     return 0
 
 
@@ -42,10 +46,26 @@ def show_ids(family: Family) -> None:
         print(textwrap.fill(" ".join(ids), shutil.get_terminal_size().columns, break_on_hyphens=False, break_long_words=False))
 
 
-def described(family: Family) -> str:
-    """A family's line: what it is, an example, and whether its package is there."""
+def show_families(families: list[Family]) -> None:
+    """A table of the worlds of other libraries; on a terminal what is too long goes on below, elsewhere each is one line."""
+    if not families:
+        return
+    rows = [("name", "extra", "installed", "what it is"), *map(described, families)]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    left = sum(widths) + 3 * len(widths)
+    room = max(30, shutil.get_terminal_size().columns - left) if sys.stdout.isatty() else 10_000
+    for row in rows:
+        first, *others = textwrap.wrap(row[3], room, break_on_hyphens=False, break_long_words=False)
+        columns = [f"{text:<{width}}" for text, width in zip(row, widths, strict=False)]
+        print("   ".join([bold(columns[0]), *columns[1:], first]))
+        for line in others:
+            print(" " * left + line)
+
+
+def described(family: Family) -> tuple[str, str, str, str]:
+    """A family's row: its name, the extra that it needs, whether its package is there, what it is with an example."""
     example = f"{family.prefix}/{family.examples[0]}"
-    return f"{family.summary}; for example {example} [{'installed' if family.installed else family.install}]"
+    return f"{family.prefix}/ID", family.extra, "yes" if family.installed else "no", f"{family.summary}; for example {example}"
 
 
 def rules_command(values: dict[str, str]) -> int:
@@ -53,7 +73,7 @@ def rules_command(values: dict[str, str]) -> int:
     from rulax.rules.registry import list_rules
 
     entries = [(name, summary + mark(name)) for name, summary in list_rules().items()]
-    show("rules", "rule", entries, [], build(ListConfig, values).filter)
+    show("rules", "rule", entries, build(ListConfig, values).filter)
     print("\nuse one with: rulax train catch --rule NAME   (its options: --rule-options KEY=VALUE)")
     return 0
 
@@ -88,15 +108,22 @@ def get_rule_command(values: dict[str, str]) -> int:
     return 0
 
 
-def show(command: str, kind: str, entries: list[tuple[str, str]], more: list[tuple[str, str]], wanted: str) -> None:
-    """Names and summaries in two columns."""
-    chosen = [entry for entry in entries + more if wanted.lower() in " ".join(entry).lower()]
+def show(command: str, kind: str, entries: list[tuple[str, str]], wanted: str, others: bool = False) -> bool:
+    """Names and summaries in two columns; whether there were any. None is a mistake, unless there are `others` to be shown."""
+    chosen = [entry for entry in entries if wanted.lower() in " ".join(entry).lower()]
+    if not chosen and others:
+        return False
     if not chosen:
         known = [name for name, _ in entries] + (["get"] if command == "rules" else [])
         raise UserError(f"no {kind} contains '{wanted}'{suggestion(wanted, known, f'`rulax {command}` lists all')}")
     width = max(len(name) for name, _ in chosen)
-    bold = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
     room = max(30, shutil.get_terminal_size().columns - width - 3)
     for name, summary in chosen:
         cut = summary if len(summary) <= room or not sys.stdout.isatty() else summary[: room - 1] + "…"
-        print(f"{bold[0]}{name:<{width}}{bold[1]}   {cut}")
+        print(f"{bold(f'{name:<{width}}')}   {cut}")
+    return True
+
+
+def bold(text: str) -> str:
+    """In bold on a terminal."""
+    return f"\033[1m{text}\033[0m" if sys.stdout.isatty() else text

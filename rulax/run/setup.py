@@ -140,9 +140,9 @@ def check_host(config: TrainConfig, environment: Any) -> None:
     """What is only for worlds that step on the CPU must not seem to do something elsewhere."""
     from rulax.envs.base import HostEnvironment
 
-    for name, given in (("overlap", config.overlap != "auto"), ("replay_limit", bool(config.replay_limit))):
-        if given and not isinstance(environment, HostEnvironment):
-            raise UserError(f"{name} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
+    given = config.host_only()
+    if given and not isinstance(environment, HostEnvironment):
+        raise UserError(f"{given[0]} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
 
 
 def check_one_choice(name: str, environment: Any, what: str) -> None:
@@ -171,6 +171,29 @@ def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:
             trainer.skeleton()  # an agent can be made; the rest happens outside of JAX, and nothing can be traced
             return
         jax.eval_shape(trainer._iteration, trainer.rule_params, trainer.skeleton())
+
+
+def reserve(prepared: Prepared, seeds: int = 0) -> str:
+    """What the run will take of the host's memory, in a sentence; refused if that is too much. `seeds`: if not its own number."""
+    try:
+        with user_errors():
+            return prepared.trainer.reserve(seeds)
+    except UserError:
+        prepared.trainer.close()
+        raise
+
+
+def warm_up_note(prepared: Prepared) -> str:
+    """A warning where the step size rises for longer than there are updates, as in a preset of a paper with fewer steps."""
+    learning, trainer = prepared.recipe.learning, prepared.trainer
+    iterations = trainer.total_iterations - getattr(trainer, "warm_iterations", 0)
+    updates = iterations * learning.epochs * learning.minibatches
+    if not 0 < updates <= learning.warmup_updates:
+        return ""
+    return (
+        f"warning: the learning rate never reaches {learning.learning_rate:g}: it rises over {learning.warmup_updates:,} updates, "
+        f"and the whole run has {updates:,}; give --warmup-updates N with fewer, or more --steps"
+    )
 
 
 def check_own(record: dict[str, Any], source: str, environment: Any, recipe: Any) -> None:

@@ -18,17 +18,17 @@ from rulax.envs.base import EnvironmentFailed
 from rulax.run import checkpoint, report
 from rulax.run import folder as folders
 from rulax.run.api import Run
-from rulax.run.config import TrainConfig, build
+from rulax.run.config import HOST_MAY_CHANGE, TrainConfig, build
 from rulax.run.errors import Interrupted, TrainingStopped, UserError
 from rulax.run.log import RESTARTS, Recorder, RunLog, number
 from rulax.run.progress import Silent, Standing, count, make_progress
-from rulax.run.setup import Prepared, check_own, prepare, saved_config, user_errors
+from rulax.run.setup import Prepared, check_own, prepare, reserve, saved_config, warm_up_note
 from rulax.run.signals import StopRequest
 
 POINTS = 100  # of the curve, unless log_every says otherwise
 BACKUP_BYTES = 64 * 2**20  # states up to this size are copied before every chunk
 BAD = {"bad_rewards": "a reward", "bad_gradients": "the gradient", "bad_params": "a parameter"}
-MAY_CHANGE = ("resume", "steps", "checkpoint_minutes", "platform", "quiet", "replay_limit", "most_restarts")
+MAY_CHANGE = ("resume", "steps", "checkpoint_minutes", "platform", "quiet", *HOST_MAY_CHANGE)
 
 
 def command(values: dict[str, Any]) -> int:
@@ -111,15 +111,10 @@ def first_reset(prepared: Prepared) -> Iterator[None]:
 
 
 def announce(prepared: Prepared, progress: Silent) -> None:
-    """Say what the run will take of the host's memory, while there is still time to refuse."""
-    try:
-        with user_errors():
-            text = prepared.trainer.reserve()
-    except UserError:
-        prepared.trainer.close()
-        raise
-    if text:
-        progress.message(text)
+    """Say what the run will take of the host's memory, while there is still time to refuse, and what it will not reach."""
+    for text in (reserve(prepared), warm_up_note(prepared)):
+        if text:
+            progress.message(text)
 
 
 class Driver:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from rulax.envs.catalogue import adapter_families
-from rulax.run.config import TrainConfig
+from rulax.run.config import EXAMPLE, TrainConfig, load_preset
 from rulax.run.errors import UserError
 from rulax.settings import Learning, Network
 
@@ -128,18 +127,12 @@ def check_settings(learning: Learning, network: Network) -> None:
 def check_train(config: TrainConfig) -> None:
     """The command's own numbers, and that there is something to train."""
     check_bounds(config)
+    if not config.env and config.preset:
+        example = load_preset(config.preset).get(EXAMPLE, "ENV")
+        line = f"rulax train {example} --preset {config.preset}"
+        raise UserError(f"which environment? '{config.preset}' names none; for example: {line} (`rulax envs` lists them all)")
     if not config.env:
-        if config.preset:
-            line = f"rulax train ENV --preset {config.preset}{example(config)}"
-            raise UserError(f"which environment? '{config.preset}' names none: {line}")
         raise UserError("which environment? for example: rulax train catch (`rulax envs` lists them all)")
-
-
-def example(config: TrainConfig) -> str:
-    """The tail of a sentence: an environment of the family that a preset is called after."""
-    words = config.preset.split("-")
-    found = [family for family in adapter_families().values() if family.prefix in words]
-    return f", ENV for example {found[0].prefix}/{found[0].examples[0]}" if found else "; `rulax envs` lists them all"
 
 
 def override(settings: Any, overrides: dict[str, Any]) -> Any:

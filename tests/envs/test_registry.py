@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,9 +12,11 @@ import pytest
 
 import rulax.envs
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
+from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import TimeLimit
+from rulax.run.listing import envs_command
 
 
 def test_listing_does_not_import_jax():
@@ -31,7 +34,23 @@ def test_listing_families_imports_no_package_of_theirs():
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     for family in adapter_families().values():
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{family.prefix}/ID")]
-        assert line.endswith("[installed]" if family.installed else f"[{family.install}]")
+        assert line.split()[1:3] == [family.extra, "yes" if family.installed else "no"]
+        assert line.endswith(f"{family.summary}; for example {family.prefix}/{family.examples[0]}")
+    assert "install an extra with: pip install 'rulax[EXTRA]'" in shown
+
+
+def test_on_a_terminal_the_list_fits_and_families_lose_nothing(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    envs_command({})
+    shown = re.sub(r"\033\[\dm", "", capsys.readouterr().out)
+    assert max(map(len, shown.splitlines())) <= 80
+    words = " ".join(shown.split())
+    for family in adapter_families().values():
+        state = "yes" if family.installed else "no"
+        assert (
+            f"{family.prefix}/ID {family.extra} {state} {family.summary}; for example {family.prefix}/{family.examples[0]}" in words
+        )
 
 
 def test_every_name_has_a_summary_and_a_family():
@@ -127,6 +146,21 @@ def test_what_an_atari_game_is_called_does_not_depend_on_who_imported_ale_py(mon
         with pytest.raises(UnknownEnvironment, match="did you mean atari/Pong"):
             make(name)
     assert make("ale_py:ALE/Pong-v5").observation.shape == (210, 160, 3)
+
+
+@pytest.mark.parametrize("family", adapter_families().values(), ids=str)
+def test_whether_a_world_steps_on_the_cpu_is_known_without_making_it(family):
+    pytest.importorskip(family.package)
+    name = f"{family.prefix}/{family.examples[0]}"
+    if family.prefix == "dm_env":
+        pytest.importorskip("dmlab2d")
+        name = "dm_env/tests.envs.adapters.lab2d:PushBox"
+    assert registry.steps_on_host(name) == isinstance(make(name), HostEnvironment) == (not family.in_jax)
+
+
+def test_names_without_a_library_are_ours_or_gymnasiums():
+    assert not any(registry.steps_on_host(entry.name) for entry in list_environments())
+    assert all(registry.steps_on_host(name) for name in ("CartPole-v1", "my_package:Own-v0", "ALE/Pong-v5"))
 
 
 def test_without_extras_our_names_are_still_suggested(monkeypatch):

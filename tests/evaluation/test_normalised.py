@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from rulax.evaluation.normalised import ATARI57, PROCGEN, ends, normalised
+from rulax.evaluation.normalised import AS_PUBLISHED, ATARI57, COMPARABLE, PROCGEN, ends, normalised
 
 
 def test_random_play_is_zero_and_the_other_end_is_one():
@@ -34,8 +34,30 @@ def test_a_game_has_one_axis_under_all_its_names_and_none_where_a_return_is_not_
     axis = ("human-normalised", 307.3, 6951.6)
     assert all(ends(name) == axis for name in ("atari/MsPacman", "atari/ms_pacman", "atari/mspacman", "envpool/MsPacman-v5"))
     assert ends("atari/MsPacman", {"sticky": 0.25, "clip": False}) == axis
-    assert ends("atari/MsPacman", {"clip": True}) is None
-    assert ends("envpool/MsPacman-v5", {"episodic_life": True}) is None
+    kept = {"threads": 1, "sticky": 0.25, "noops": 0, "life_loss": True, "fire": True, "actions": "full"}
+    assert ends("atari/MsPacman", kept | {"frames": 108_000, "skip": 4}) == axis
+    for name, value in {"clip": True, "frames": 18_000, "skip": 1, "reward": 2}.items():
+        assert ends("atari/MsPacman", kept | {name: value}) is None, name
+    for name, value in {"episodic_life": True, "reward_clip": True, "max_episode_steps": 1000}.items():
+        assert ends("envpool/MsPacman-v5", {name: value}) is None, name
+    assert ends("envpool/MsPacman-v5", {"num_threads": 2, "max_episode_steps": 27_000}) == axis
+
+
+def test_procgens_axis_is_that_of_the_levels_that_are_played():
+    easy, hard = (("normalised", *PROCGEN["Starpilot"][levels]) for levels in ("Easy", "Hard"))
+    assert ends("envpool/StarpilotHard-v0", {"stack": 4, "num_levels": 500}) == hard != easy
+    assert ends("envpool/StarpilotHard-v0", {"distribution_mode": 0}) == easy
+    assert ends("envpool/StarpilotEasy-v0", {"distribution_mode": 1}) == hard
+    assert ends("envpool/StarpilotEasy-v0", {"distribution_mode": 2}) is None
+    assert ends("envpool/StarpilotEasy-v0", {"use_sequential_levels": True}) is None
+
+
+def test_options_are_judged_by_the_adapters_own_names_and_defaults():
+    from rulax.envs.adapters.atari import DEFAULTS
+
+    assert set(DEFAULTS) <= COMPARABLE | set(AS_PUBLISHED)
+    assert {name: DEFAULTS[name] for name in AS_PUBLISHED if name in DEFAULTS} == {"clip": False, "frames": 108_000, "skip": 4}
+    assert not COMPARABLE & set(AS_PUBLISHED)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ale_py") is None, reason="needs pip install 'rulax[atari]'")

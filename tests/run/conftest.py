@@ -38,7 +38,7 @@ class FakeTrainer:
     def skeleton(self) -> FakeState:
         return jax.eval_shape(self._newborn, jax.random.key(0))
 
-    def reserve(self) -> str:
+    def reserve(self, seeds: int = 0) -> str:
         return ""
 
     def resume(self, state: FakeState) -> FakeState:

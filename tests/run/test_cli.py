@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from rulax.run.cli import COMMANDS, load_function, main
@@ -44,7 +45,6 @@ BAD_LINES = [
     ("bench", "for example: rulax bench train"),
     ("bench trian", "for example: rulax bench train"),
     ("--hlep", "did you mean --help?"),
-    ("train", "which environment?"),
     ("train --streems 3", "unknown flag --streems; did you mean --streams?"),
     ("train catch --streems=3", "did you mean --streams?"),
     ("train catch --lr 3", "did you mean --learning-rate?"),
@@ -77,8 +77,11 @@ BAD_LINES = [
     ("train catch --channels 0", "channels must be at least 1"),
     ("train catch --burn-in 99", "burn_in (99) must leave something"),
     ("train catch --burn-in 5", "this one has none: --core lstm"),
-    ("train --preset paper-atari", "rulax train ENV --preset paper-atari, ENV for example atari/Pong"),
-    ("train --preset paper-dmlab", "rulax train ENV --preset paper-dmlab; `rulax envs` lists them all"),
+    ("train --preset paper-atari", "names none; for example: rulax train atari/Pong --preset paper-atari"),
+    ("train --preset paper-dmlab", "for example: rulax train dm_env/my_lab:Lab --preset paper-dmlab"),
+    ("train --preset paper-procgen", "for example: rulax train envpool/CoinrunHard-v0 --preset paper-procgen"),
+    ("train --preset paper-procgen-mini", "for example: rulax train envpool/CoinrunEasy-v0 --preset paper-procgen-mini"),
+    ("train", "which environment? for example: rulax train catch (`rulax envs` lists them all)"),
     ("train CartPole-v1 --torso impala", "torso 'impala' needs images"),
     ("train ALE/Pong-v5", "did you mean atari/Pong?"),
     ("train PongNoFrameskip-v4", "did you mean atari/Pong?"),

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from rulax.envs.catalogue import adapter_families
 from rulax.rules.registry import recommended_steps
 from rulax.run.config import DEFAULT_RULE, BenchTrainConfig, TrainConfig, build, known_keys, load_preset, preset_names
 from rulax.run.errors import UserError, nearest
@@ -112,6 +113,18 @@ def test_bad_presets(tmp_path, content: str, words: str) -> None:
     path.write_text(content)
     with pytest.raises(UserError, match=words):
         build(TrainConfig, {"preset": str(path)})
+
+
+def test_a_preset_names_an_environment_or_an_example_of_one(tmp_path) -> None:
+    for name in preset_names():
+        values = load_preset(name)
+        assert ("env" in values) != ("example" in values), name
+        if "example" in values:
+            assert values["example"].split("/")[0] in adapter_families()
+            assert build(TrainConfig, {"preset": name}).env == ""  # it is no default
+    (tmp_path / "mine.yaml").write_text("rule: ppo\n")
+    with pytest.raises(UserError, match=r"for example: rulax train ENV --preset .*mine\.yaml"):
+        check_train(build(TrainConfig, {"preset": str(tmp_path / "mine.yaml")}))
 
 
 def test_unknown_preset_names_the_nearest() -> None:

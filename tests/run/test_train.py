@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+import rulax
 from rulax.run import folder as folders
 from rulax.run.api import load
 from rulax.run.cli import main
@@ -320,3 +321,19 @@ def test_a_row_does_not_depend_on_where_chunks_begin() -> None:
     cut = [parts.add({name: values[start : start + 7] for name, values in metrics.items()}, 0.0) for start in range(0, 50, 7)]
     assert rows == [row for each in cut for row in each]
     np.testing.assert_equal(recorder.pending(), parts.pending())
+
+
+def test_a_warm_up_that_the_run_does_not_outlast_is_said(fake, capsys) -> None:
+    """2,345 steps are 235 updates here; with as many of warm-up, the last one is still below the peak."""
+    text = "warning: the learning rate never reaches 0.0003: it rises over 235 updates, and the whole run has 235; give "
+    rate = ["--learning-rate", "3e-4"]
+    assert main([*LINE, *rate, "--warmup-updates", "235", "--out", "short"]) == 0
+    assert capsys.readouterr().err.count(f"{text}--warmup-updates N with fewer, or more --steps\n") == 1
+    assert main(["train", "--resume", "short", "--steps", "3000"]) == 0  # now there are more
+    assert "warning" not in capsys.readouterr().err
+    assert main([*LINE, *rate, "--warmup-updates", "234", "--out", "long"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    rulax.train("catch", steps=2345, warmup_updates=235, learning_rate=3e-4)
+    assert text in capsys.readouterr().err
+    assert main([*LINE, *rate, "--warmup-updates", "235", "--epochs", "2", "--out", "twice"]) == 0
+    assert "warning" not in capsys.readouterr().err  # a pass over the batch is an update of its own
