@@ -129,11 +129,10 @@ def test_a_discovered_rule_plays_several_games_at_once():
 
 @pytest.mark.slow
 def test_the_published_rule_plays_several_games_at_once(monkeypatch):
-    """It takes off after 700 updates; a random player gets about -0.6. Measured: 0.41 at the end (docs/results.md)."""
+    """As the rule comes. A random player gets about -0.6, and 1 is the best there is; measured: 0.92 (docs/results.md)."""
     monkeypatch.setenv("RULAX_RULES", str(weights().parent))
-    sizes = {"streams": 8, "batch": 16, "capacity": 512, "hidden": (64, 64)}
-    run = rulax.train("catch/several", rule="disco103", steps=154_000, quiet=True, **sizes)
-    assert run.final_returns[0] > 0.0, run.final_returns
+    run = rulax.train("catch/several", rule="disco103", steps=250_000, quiet=True)
+    assert run.final_returns[0] > 0.7, run.final_returns
 
 
 @pytest.mark.slow
