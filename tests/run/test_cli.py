@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gymnasium
 import pytest
 
 from rulax.run.cli import COMMANDS, load_function, main

@@ -62,6 +62,9 @@ class NetHackEnvironment(CopiedEnvironment):
     def seen(self, observation: dict[str, Any]) -> PyTree:
         return {key: _read(key, np.asarray(observation[key])) for key in self.observation}
 
+    def stacked(self, observations: list[PyTree]) -> PyTree:
+        return self.seen({key: np.stack([one[key] for one in observations]) for key in self.observation})
+
 
 def _task(id: str) -> Any:
     """nle's own class: Gymnasium's wrappers would only check again what is checked here."""
@@ -101,7 +104,7 @@ def _read(key: str, shown: np.ndarray) -> np.ndarray:
     last entries, 0 or 1 each.
     """
     if key not in QUANTITIES:
-        return shown.astype(np.int16) if shown.dtype.itemsize == 1 else shown.copy()  # nle writes the next one into the same array
+        return shown.astype(np.int16) if shown.dtype.itemsize == 1 else shown
     numbers, bits = shown.astype(float), shown[..., :0]
     if key == "blstats":
         nethack = adapters.load("nle.nethack", "nethack")
@@ -134,13 +137,13 @@ class NetHackCopy:
         type(game).set_initial_seeds(game, core, display, False, None)  # the Challenge forbids it; underneath it is the same game
         observation = self.world.reset()[0]
         self.steps, self.idle, self.turn = 0, 0, int(observation["blstats"][self.time])
-        return self._seen(observation)
+        return self._copied(observation)
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool]:
         observation, reward, done, _, _ = self.world.step(action)
         self.steps += 1
         cut = self.steps >= self.limit or self._stuck(observation)
-        return self._seen(observation), float(reward), bool(done), cut and not done
+        return self._copied(observation), float(reward), bool(done), cut and not done
 
     def close(self) -> None:
         self.world.close()
@@ -153,5 +156,5 @@ class NetHackCopy:
         self.idle, self.turn = self.idle + 1 if turn == self.turn else 0, turn
         return self.idle >= self.patience
 
-    def _seen(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {key: _read(key, observation[key]) for key in self.keys}
+    def _copied(self, observation: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {key: observation[key].copy() for key in self.keys}  # nle writes the next one into the same arrays
