@@ -45,7 +45,8 @@ def copies(make_one):
     """As many single environments, stepped one after the other and reset when they end."""
 
     def start(streams):
-        worlds = [make_one(seed) for seed in range(streams)]
+        seeds = np.random.SeedSequence(0).generate_state(streams)  # the adapter's: some of Crafter's worlds take twice as long
+        worlds = [make_one(int(seed)) for seed in seeds]
         for world in worlds:
             world.reset()
 
