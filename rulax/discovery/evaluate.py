@@ -112,7 +112,8 @@ def unmoved(recipe: Recipe) -> Recipe:
 
     def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         del targets
-        return 0.0 * taken["policy"].sum(-1) + jnp.zeros_like(experience.reward), {}
+        (logits,) = jax.tree.leaves(taken["policy"])  # [T, B, A], or [T, B, D, A] where an action has several dimensions
+        return 0.0 * logits.sum(range(2, logits.ndim)) + jnp.zeros_like(experience.reward), {}
 
     rule = recipe.rule._replace(init=lambda key: {}, targets=targets, loss=loss)
     return recipe._replace(rule=rule, learning=recipe.learning.__class__(**{**vars(recipe.learning), "weight_decay": 0.0}))

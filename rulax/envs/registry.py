@@ -85,6 +85,8 @@ _FAMILIES = adapter_families()
 # An Atari game, as Gymnasium's users know it: ALE/Pong-v5, PongNoFrameskip-v4.
 GAME = re.compile(r"(ALE/|(?=\w+NoFrameskip))(?P<game>[A-Za-z]+?)(NoFrameskip|Deterministic)?(-ram)?(-v\d)?")
 
+OTHERWISE = "`rulax envs` lists all; one of your own, registered with Gymnasium, is written module:ID"
+
 
 def list_environments() -> list[Entry]:
     """Our own worlds, each with a one-line summary, in the order of the documentation."""
@@ -198,7 +200,8 @@ def _number(value: Any) -> float | int | None:
 def _as_tuple(label: str, default: tuple, value: Any) -> tuple:
     """A list of equal things, or a named tuple such as the bins of a value: `bins=61,60`."""
     names = getattr(default, "_fields", ())
-    parts = tuple(value) if isinstance(value, list | tuple) else (value,)
+    words = isinstance(value, str) and default and isinstance(default[0], str)
+    parts = tuple(value) if isinstance(value, list | tuple) else tuple(value.split(",")) if words else (value,)
     if not names:
         return tuple(as_option(label, default[0], part) for part in parts) if default else parts
     if len(parts) != len(names):
@@ -262,7 +265,7 @@ def _unknown(name: str) -> UnknownEnvironment:
         return UnknownEnvironment(f"unknown environment '{name}'; did you mean atari/{game['game']}?{how}{raw}")
     missing = [name for name in listed if not _FAMILIES[name].installed]
     extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
-    return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, '`rulax envs` lists all')}{extras}")
+    return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, OTHERWISE)}{extras}")
 
 
 def _hint(word: str, known: list[str], otherwise: str) -> str:

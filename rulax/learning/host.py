@@ -103,6 +103,11 @@ class HostTrainer(Trainer):
             rows.append(metrics)
         return state, {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
+    @property
+    def last_failure(self) -> str:
+        """What the last environment that was restarted had said."""
+        return self.streams.said
+
     def flops_per_iteration(self, state: TrainState) -> float:
         """Not known: part of the work is outside of the compiler."""
         return float("nan")

@@ -39,6 +39,8 @@ class Run:
         self.steps_per_second = 0.0  # of all seeds, compiling not counted; 0 if not measured
         self.cpu_seconds: float | None = None  # None if not measured
         self.restarts: int | None = None  # of environments that raised, where rows do not reach the end; None: the rows know
+        self.last_failure = ""  # what the last of them said
+        self.made: int | None = None  # environment steps per seed, where rows do not reach the end; None: the rows know
         self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
         self._own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
@@ -103,14 +105,14 @@ class Run:
             "env": self.config.env,
             "rule": self.config.rule,
             "seeds": self.config.seeds,
-            "steps": int(self.steps[-1]) if self.rows else 0,
+            "steps": self.made if self.made is not None else int(self.steps[-1]) if self.rows else 0,
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
             "cpu_seconds": None if self.cpu_seconds is None else number(round(self.cpu_seconds, 1)),
             "final_return": mean,
             "final_return_per_seed": final,
             "normalised": None if mean is None else normalised(self.config.env, mean, self.config.env_options),
-        } | ({RESTARTS: restarts} if restarts else {})
+        } | ({RESTARTS: restarts, "last_failure": self.last_failure} if restarts else {})
 
     def write_results(self) -> None:
         """Curve, summary and page, into the run folder."""

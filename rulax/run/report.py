@@ -21,6 +21,7 @@ def show(run: Run) -> None:
         print(run.folder)
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
@@ -47,7 +48,8 @@ def show(run: Run) -> None:
     speed = f", {count(run.steps_per_second)} steps/s" if run.steps_per_second else ""
     console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed}[/]\n")
     if summary.get("restarts"):
-        console.print(f"[yellow]environments raised errors and were restarted {summary['restarts']} times[/]\n")
+        why = f"; the last one: {escape(summary['last_failure'])}" if summary["last_failure"] else ""
+        console.print(f"[yellow]environments raised errors and were restarted {summary['restarts']} times{why}[/]\n")
     console.print(f"run folder   {run.folder}", markup=False, soft_wrap=True)
     console.print(f"the curve    {run.folder}/curve.png", markup=False, soft_wrap=True)
     console.print(f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True)

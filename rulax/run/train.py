@@ -162,13 +162,14 @@ class Driver:
                 self.log.write([self.recorder.flush(self.seconds)])
             self.save(state)
             run = Run.of(self.prepared, self.folder, self.log.rows, state, finished, self.seconds)
-            run.steps_per_second, run.cpu_seconds = speed, self.cpu_seconds
+            run.steps_per_second = speed
+            self.tell(run)
             if self.folder is not None:
                 run.write_results()
         except TrainingStopped as error:
             if self.folder is not None:
                 run = Run(self.config, self.folder, self.log.rows, False, self.seconds)
-                run.cpu_seconds = self.cpu_seconds
+                self.tell(run)
                 if isinstance(error.__cause__, EnvironmentFailed):
                     run.restarts = self.restarts_before + error.__cause__.restarts
                 run.write_results()
@@ -180,6 +181,11 @@ class Driver:
         if not finished:
             raise Interrupted(self.how_to_go_on(), run)
         return run
+
+    def tell(self, run: Run) -> None:
+        """What rows do not say, or not to the end."""
+        run.cpu_seconds, run.made = self.cpu_seconds, self.recorder.step
+        run.last_failure = getattr(self.trainer, "last_failure", "")  # of a host world
 
     def chunk(self, state: Any) -> Any:
         """About a second of training. Should it go wrong, the state before it is kept."""

@@ -8,6 +8,7 @@ import pytest
 
 import rulax
 from rulax.agents import make_agent
+from rulax.discovery.evaluate import unmoved
 from rulax.envs.registry import make
 from rulax.envs.wrappers import Wrapped
 from rulax.envs.wrappers import streams as make_streams
@@ -98,6 +99,16 @@ def test_an_agent_acts_in_the_numbers_of_its_world():
     assert drawn.shape == (9, 3, 2)
     assert len(np.unique(drawn)) == 5
     assert (drawn[..., 0] != drawn[..., 1]).any(), "dimensions are drawn by themselves"
+
+
+def test_agents_that_never_change_live_here_too():
+    """They are what `rulax compare` starts its scores from."""
+    world, recipe = make("catch/several"), unmoved(make_rule("actor_critic"))
+    trainer = make_trainer(world, recipe, TrainerConfig(total_steps=512))
+    state = trainer.init(jax.random.key(0))
+    before = jax.tree.map(np.asarray, state.life.learner.params)
+    state, _ = trainer.advance(state)
+    jax.tree.map(np.testing.assert_array_equal, before, state.life.learner.params)
 
 
 def test_gymnasium_s_pendulum_trains_by_bins():

@@ -76,3 +76,4 @@ def test_a_first_reset_that_fails_is_counted(tmp_path):
     options = {"folder": str(tmp_path), "what": "reset", "when": 0, "who": [0]}
     run = rulax.train(ID, steps=40, env_options=options, **SMALL)
     assert run.summary()["restarts"] == 1 == sum(row["restarts"] for row in run.rows)
+    assert run.summary()["last_failure"].startswith("ValueError: the game would not start (failing.py, line")

@@ -247,6 +247,8 @@ def test_python_gets_the_partial_run(fake, tmp_path: Path) -> None:
     with pytest.raises(Interrupted) as caught:
         rulax.train("catch", steps=2000, quiet=True)
     assert caught.value.run.steps[-1] < 2000
+    made = caught.value.run.summary()["steps"]
+    assert made == int(str(caught.value).split("stopped at step ")[1].split(" of ")[0].replace(",", "")), "what the user was told"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,6 +47,13 @@ def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
     return xp.concatenate(shown, axis=-1).astype(xp.float32)
 
 
+def channels_last(image: Any, declared: tuple[int, ...]) -> np.ndarray:
+    """An image [..., C, H, W] as [..., H, W, C]; one that has the declared shape [H, W, C] already stays as it is."""
+    image, (height, width, channels) = np.asarray(image), declared
+    turned = image.shape[-3:] == (channels, height, width) and image.shape[-3:] != declared
+    return np.moveaxis(image, -3, -1) if turned else image
+
+
 def one_hot(observation: Any, categories: int, first: int = 0) -> np.ndarray:
     """Indices [...] of a `Discrete` space as vectors [..., categories]; what is no index is one already."""
     indices = np.asarray(observation)

@@ -15,6 +15,7 @@ import numpy as np
 from rulax.envs import adapters
 from rulax.envs.adapters.streams import Outcome, Streams
 from rulax.envs.base import HostEnvironment
+from rulax.types import PyTree
 
 DEFAULTS = {
     "sticky": 0.0,  # chance that a frame repeats the action before; 0.25 in Machado et al. (2018)
@@ -65,6 +66,9 @@ class AtariEnvironment(HostEnvironment):
 
     def open(self, num_streams: int) -> AtariStreams:
         return AtariStreams(self, num_streams)
+
+    def seen(self, observation: PyTree) -> PyTree:
+        return adapters.channels_last(observation, self.observation.shape)  # ale-py and Gymnasium's wrappers show [4, 84, 84]
 
 
 class AtariStreams(Streams):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -70,6 +71,11 @@ class EnvPoolEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
 
     def open(self, num_streams: int) -> EnvPoolStreams:
         return EnvPoolStreams(self, num_streams)
+
+    def seen(self, observation: PyTree) -> PyTree:
+        if self.planes:
+            return self.read(observation) if isinstance(observation, Mapping) else observation
+        return adapters.channels_last(observation, self.observation.shape) if self.channels_first else observation
 
     def read(self, observation: Any) -> np.ndarray:
         """What an agent reads: images with channels last, Sokoban's codes as planes, all else float32."""

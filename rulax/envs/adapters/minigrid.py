@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from rulax.envs import adapters
 from rulax.envs.adapters import gymnasium as gymnasium_adapter
+from rulax.types import PyTree
 
 CODES = (11, 6, 3)  # kinds of object, colours, states (open, closed, locked): MiniGrid's own
 
@@ -34,7 +37,16 @@ def make(id: str, *, view: str = "planes", **options: Any) -> gymnasium_adapter.
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ValueError(f"'minigrid/{id}': max_steps must be a whole number of at least 1, not {limit!r}")
     worn = (wrappers.ImgObsWrapper, *([_show_planes] if view == "planes" else []))
-    return gymnasium_adapter.make(id, wrappers=worn, **options)
+    environment = gymnasium_adapter.make(id, wrappers=worn, **options)
+    return MiniGridEnvironment(**{field.name: getattr(environment, field.name) for field in dataclasses.fields(environment)})
+
+
+class MiniGridEnvironment(gymnasium_adapter.GymnasiumEnvironment):
+    """A world of MiniGrid; an agent can be shown its dictionary, or the codes in it."""
+
+    def seen(self, observation: Any) -> PyTree:
+        codes = np.asarray(observation["image"] if isinstance(observation, Mapping) else observation)
+        return self.read(codes if codes.shape[-1] == self.observation.shape[-1] else _planes(codes))
 
 
 def _show_planes(world: Any) -> Any:

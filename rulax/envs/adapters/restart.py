@@ -25,6 +25,7 @@ class RestartingStreams(HostStreams):
         self.environment, self.num_streams, self.most = environment, num_streams, most
         self.streams = environment.open(num_streams)
         self.restarts = np.zeros(num_streams, np.int64)  # how often each stream had to begin again
+        self.said = ""  # by the last one that failed
         self.seed, self.closed = 0, False
 
     def start(self, seed: int) -> Timestep:
@@ -69,6 +70,7 @@ class RestartingStreams(HostStreams):
     def _count(self, failed: Mapping[int, str], cause: Exception | None = None) -> None:
         for stream, text in failed.items():
             self.restarts[stream] += 1
+            self.said = text
             if self.restarts[stream] > self.most:
                 allowed = "none is allowed" if not self.most else f"{self.most} per stream are allowed"
                 raise EnvironmentFailed(

@@ -18,7 +18,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ from rulax.envs.base import HostEnvironment, Timestep
 from rulax.envs.registry import make
 from rulax.types import PyTree
 
+PARENTS = (signal.SIGINT, signal.SIGTERM)  # signals that often go to a whole group of processes; the parent decides what they mean
 PATIENCE = 5.0  # seconds that processes have to close what they hold
 THREADS = {"atari": "threads", "envpool": "num_threads"}  # families whose vector is in C++, and their own option
 
@@ -105,7 +106,8 @@ class Answer(NamedTuple):
 
 def _serve(pipe: Connection, name: str, options: dict[str, Any], num_streams: int) -> None:
     """The life of a process: it ends when its pipe does, because the streams are closed or the parent is dead."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for each in PARENTS:
+        signal.signal(each, signal.SIG_IGN)
     streams: Any = None
     try:
         environment: Any = make(name, **options)
@@ -140,6 +142,8 @@ class Worker:
         with _inherited():
             self.process.start()
         theirs.close()  # so that the pipe ends with the process
+        # Python ends what is left at its exit by the signal that is ignored, and would wait for ever.
+        self._at_exit = util.Finalize(None, _kill, (self.process,), exitpriority=1)
 
     def __str__(self) -> str:
         first, last = self.streams[0], self.streams[-1]
@@ -160,6 +164,7 @@ class Worker:
 
     def end(self, patience: float) -> None:
         """Let it close what it holds, or kill it; either way nothing is left of it."""
+        self._at_exit.cancel()
         self.pipe.close()
         self.process.join(patience)
         self.process.kill()
@@ -173,6 +178,11 @@ class Worker:
         except (EOFError, OSError) as error:
             self.process.join(1)  # a pipe may end before its process
             raise RuntimeError(f"{self} died with exit code {self.process.exitcode}") from error
+
+
+def _kill(process: Any) -> None:
+    with contextlib.suppress(ValueError):  # closed already
+        process.kill()
 
 
 class WorkerStreams(CheckedStreams):
@@ -237,11 +247,11 @@ class WorkerStreams(CheckedStreams):
 
 @contextlib.contextmanager
 def _inherited() -> Iterator[None]:
-    """What a process has from its birth on, while it imports: no accelerator, which is the parent's, and no ear for Ctrl-C."""
+    """What a process has from its birth on, while it imports: no accelerator, which is the parent's, and no ear for signals."""
     resource_tracker.ensure_running()  # the first process would start it, and it lets Ctrl-C through again
     platforms = os.environ.get("JAX_PLATFORMS")
     os.environ["JAX_PLATFORMS"] = "cpu"
-    signals = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signals = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS)
     try:
         yield
     finally:

@@ -220,3 +220,28 @@ def test_death_in_crafter_is_the_end():
     assert timestep.discount.tolist() == [1, 0]
     assert timestep.first.tolist() == [False, True]
     assert timestep.valid.all()
+
+
+def test_an_agent_can_be_shown_what_minigrid_shows():
+    """The dictionary of its bare world, the codes in it, one or a batch: the same as what the streams show."""
+    minigrid = pytest.importorskip("minigrid")
+    import gymnasium
+
+    minigrid.register_minigrid_envs()
+    environment = make("minigrid/MiniGrid-DoorKey-5x5-v0")
+    shown = environment.open(1).start(0).observation
+    own = gymnasium.make("MiniGrid-DoorKey-5x5-v0").reset(seed=int(host.seeds(0, 1)[0]))[0]
+    for observation in (own, own["image"], environment.seen(own)):
+        np.testing.assert_array_equal(environment.seen(observation), shown[0])
+    np.testing.assert_array_equal(environment.seen({"image": own["image"][None]}), shown)
+    codes = make("minigrid/MiniGrid-DoorKey-5x5-v0", view="codes")
+    np.testing.assert_array_equal(codes.seen(own), own["image"])
+
+
+def test_an_agent_can_be_shown_frames_with_channels_first():
+    pytest.importorskip("ale_py")
+    environment = make("atari/Pong", threads=1)
+    shown = environment.open(1).start(0).observation
+    np.testing.assert_array_equal(environment.seen(np.moveaxis(shown, -1, 1)), shown)
+    np.testing.assert_array_equal(environment.seen(np.moveaxis(shown, -1, 1)[0]), shown[0])
+    np.testing.assert_array_equal(environment.seen(shown), shown)

@@ -78,6 +78,11 @@ def test_codes_are_symbols_and_quantities_are_not():
     assert all(shown[key].dtype == np.float32 for key in quantities)
 
 
+def test_keys_as_the_command_line_gives_them():
+    assert set(make("nethack/NetHackScore-v0", keys="glyphs,message").observation) == {"glyphs", "message"}
+    assert set(make("nethack/NetHackScore-v0", keys="glyphs").observation) == {"glyphs"}
+
+
 def test_maps_of_symbols_are_stacked_and_numbers_are_not():
     environment = make("nethack/NetHackScore-v0", stack=4)
     assert {key: leaf.shape for key, leaf in environment.observation.items()} == {"glyphs": (21, 79, 4), "blstats": (39,)}

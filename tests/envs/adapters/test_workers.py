@@ -87,6 +87,7 @@ def test_a_killed_process_is_noticed_and_none_is_left():
     one, other = (worker.process.pid for worker in streams.workers)
     for process in (one, other):
         os.kill(process, signal.SIGINT)  # Ctrl-C reaches all processes of a terminal, and is for the parent alone
+        os.kill(process, signal.SIGTERM)  # as a scheduler's does
     streams.start(0)
     with pytest.raises(ValueError, match="an action must be 3 numbers from 0 to 1"):
         streams.step(np.full(STREAMS, 2))
@@ -126,16 +127,16 @@ from rulax.envs import make
 if __name__ == "__main__":
     streams = make("CartPole-v1", processes=1).open(1)
     print(streams.workers[0].process.pid, flush=True)
-    os._exit(0)
 """
 
 
-def test_a_process_ends_with_its_parent(tmp_path):
+@pytest.mark.parametrize("end", ["os._exit(0)", "streams.start(0)"], ids=["at once", "without closing"])
+def test_a_process_ends_with_its_parent(tmp_path, end):
     script = tmp_path / "orphan.py"
-    script.write_text(ORPHAN)
+    script.write_text(f"{ORPHAN}    {end}\n")
     root = str(Path(__file__).resolve().parents[3])
     done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": root}
+        [sys.executable, script], capture_output=True, text=True, cwd=root, env={**os.environ, "PYTHONPATH": root}, timeout=60
     )
     process, until = int(done.stdout), time.monotonic() + 20
     while alive(process) and time.monotonic() < until:
