@@ -27,6 +27,7 @@ Rules need just one sentence of this: an invalid step teaches nothing and no ret
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -141,6 +142,31 @@ class HostEnvironment(abc.ABC):
     def seen(self, observation: PyTree) -> PyTree:
         """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
         return observation
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
+class WrappedHost(HostEnvironment):
+    """A host world around another, which it looks like but for what a subclass says."""
+
+    environment: HostEnvironment
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.environment.num_actions
+
+    @property
+    def action_dimensions(self) -> int:  # type: ignore[override]
+        return self.environment.action_dimensions
+
+    @property
+    def observation(self) -> PyTree:  # type: ignore[override]
+        return self.environment.observation
+
+    def native(self, action: np.ndarray) -> np.ndarray:
+        return self.environment.native(action)
+
+    def seen(self, observation: PyTree) -> PyTree:
+        return self.environment.seen(observation)
 
 
 class HostStreams(abc.ABC):

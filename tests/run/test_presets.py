@@ -72,6 +72,18 @@ def shrunken(name):
     return build(TrainConfig, {"preset": name, "env": name, "steps": 4 * STREAMS * UNROLL, **SIZES, **small}), preset.env_options
 
 
+def learned(trainer, state):
+    """The state at the end of a short life in which something was learned."""
+    losses = []
+    while not trainer.done(state):
+        state, metrics = trainer.advance(state)
+        losses += metrics["loss"][:, 0].tolist()
+    trainer.close()
+    assert int(state.life.learner.updates[0]) >= 2
+    assert np.isfinite(losses[trainer.warm_iterations :]).all()
+    return state
+
+
 def test_every_benchmark_of_the_paper_is_here():
     assert [name for name in preset_names() if name.startswith("paper-")] == [name for name in PRESETS if "ppo" not in name]
     assert {name.removeprefix("paper-").removesuffix("-mini") for name in PRESETS} == {*SHOWN, "atari-ppo"}
@@ -84,16 +96,9 @@ def test_it_makes_an_update(name):
     config, options = shrunken(name)
     recipe = Recipe(disco(SMALL), LEARNING, NETWORK) if config.rule == "disco103" else None  # its weights may not be here
     prepared = prepare(config, world(name, options), recipe)
-    trainer = prepared.trainer
-    state = trainer.init(jax.random.key(0))
+    state = prepared.trainer.init(jax.random.key(0))
     before = jax.tree.map(np.asarray, state.life.learner.params)
-    losses = []
-    while not trainer.done(state):
-        state, metrics = trainer.advance(state)
-        losses += metrics["loss"][:, 0].tolist()
-    trainer.close()
-    assert int(state.life.learner.updates[0]) >= 2
-    assert np.isfinite(losses[trainer.warm_iterations :]).all()
+    state = learned(prepared.trainer, state)
     olds, news = jax.tree_util.tree_leaves_with_path(before), jax.tree.leaves(state.life.learner.params)
     for (path, old), new in zip(olds, news, strict=True):
         assert np.isfinite(new).all(), jax.tree_util.keystr(path)

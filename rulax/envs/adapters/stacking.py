@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from rulax.envs.base import HostEnvironment, HostStreams, Timestep, is_image
+from rulax.envs.base import HostEnvironment, HostStreams, Timestep, WrappedHost, is_image
 from rulax.types import PyTree
 
 
@@ -32,20 +32,11 @@ def stack(name: str, environment: Any, frames: Any) -> Any:
     return Stacked(environment, frames)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
-class Stacked(HostEnvironment):
-    """A host world that shows its last `frames` frames."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Stacked(WrappedHost):
+    """A host world that shows its last `frames` frames. What is `seen` is one frame: `push` makes a stack of it."""
 
-    environment: HostEnvironment
     frames: int
-
-    @property
-    def num_actions(self) -> int:  # type: ignore[override]
-        return self.environment.num_actions
-
-    @property
-    def action_dimensions(self) -> int:  # type: ignore[override]
-        return self.environment.action_dimensions
 
     @property
     def observation(self) -> PyTree:  # type: ignore[override]
@@ -57,12 +48,6 @@ class Stacked(HostEnvironment):
 
     def open(self, num_streams: int) -> StackedStreams:
         return StackedStreams(self, self.environment.open(num_streams))
-
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.environment.native(action)
-
-    def seen(self, observation: PyTree) -> PyTree:
-        return self.environment.seen(observation)  # one frame: `push` makes a stack of it
 
     def push(self, shown: PyTree, observation: PyTree, kept: Any = True) -> PyTree:
         """The stacks after a new frame, of one stream or of a batch; `shown` are those before, None before the first.

@@ -28,9 +28,8 @@ import numpy as np
 
 from rulax.envs.adapters import quietly, said
 from rulax.envs.adapters.streams import CheckedStreams
-from rulax.envs.base import HostEnvironment, Timestep
+from rulax.envs.base import HostEnvironment, Timestep, WrappedHost
 from rulax.envs.registry import make
-from rulax.types import PyTree
 
 PARENTS = (signal.SIGINT, signal.SIGTERM)  # signals that often go to a whole group of processes; the parent decides what they mean
 PATIENCE = 5.0  # seconds that processes have to close what they hold
@@ -53,7 +52,7 @@ def share(name: str, options: dict[str, Any], environment: Any, processes: Any) 
         ForkingPickler.dumps(options)
     except Exception as error:  # of many kinds
         raise ValueError(f"'{name}' has options that cannot be sent to a process: {error}") from error
-    return Shared(name, options, environment, processes)
+    return Shared(environment, name, options, processes)
 
 
 def _why(name: str, options: dict[str, Any]) -> str:
@@ -65,35 +64,16 @@ def _why(name: str, options: dict[str, Any]) -> str:
     return "its streams are no copies of one world"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
-class Shared(HostEnvironment):
-    """A host world whose copies are made and stepped in `processes` processes."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shared(WrappedHost):
+    """A host world whose copies are made and stepped in `processes` processes; the one inside is never opened."""
 
     name: str
     options: dict[str, Any]
-    environment: HostEnvironment  # the same in this process, of which no copy is opened
     processes: int
-
-    @property
-    def num_actions(self) -> int:  # type: ignore[override]
-        return self.environment.num_actions
-
-    @property
-    def action_dimensions(self) -> int:  # type: ignore[override]
-        return self.environment.action_dimensions
-
-    @property
-    def observation(self) -> PyTree:  # type: ignore[override]
-        return self.environment.observation
 
     def open(self, num_streams: int) -> WorkerStreams:
         return WorkerStreams(self, num_streams)
-
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.environment.native(action)
-
-    def seen(self, observation: PyTree) -> PyTree:
-        return self.environment.seen(observation)
 
 
 class Answer(NamedTuple):
