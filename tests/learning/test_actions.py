@@ -103,8 +103,10 @@ def test_an_agent_acts_in_the_numbers_of_its_world():
 
 def test_agents_that_never_change_live_here_too():
     """They are what `rulax compare` starts its scores from."""
-    world, recipe = make("catch/several"), unmoved(make_rule("actor_critic"))
-    trainer = make_trainer(world, recipe, TrainerConfig(total_steps=512))
+    recipe = make_rule("actor_critic")
+    small = dataclasses.replace(recipe.learning, streams=2, unroll=4), dataclasses.replace(recipe.network, hidden=(4,))
+    recipe = unmoved(recipe._replace(learning=small[0], network=small[1]))
+    trainer = make_trainer(make("catch/several"), recipe, TrainerConfig(total_steps=16))
     state = trainer.init(jax.random.key(0))
     before = jax.tree.map(np.asarray, state.life.learner.params)
     state, _ = trainer.advance(state)
