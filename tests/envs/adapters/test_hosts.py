@@ -224,10 +224,9 @@ def test_death_in_crafter_is_the_end():
 
 def test_an_agent_can_be_shown_what_minigrid_shows():
     """The dictionary of its bare world, the codes in it, one or a batch: the same as what the streams show."""
-    minigrid = pytest.importorskip("minigrid")
+    pytest.importorskip("minigrid")
     import gymnasium
 
-    minigrid.register_minigrid_envs()
     environment = make("minigrid/MiniGrid-DoorKey-5x5-v0")
     shown = environment.open(1).start(0).observation
     own = gymnasium.make("MiniGrid-DoorKey-5x5-v0").reset(seed=int(host.seeds(0, 1)[0]))[0]
