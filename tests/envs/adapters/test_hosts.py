@@ -235,6 +235,9 @@ def test_an_agent_can_be_shown_what_minigrid_shows():
     np.testing.assert_array_equal(environment.seen({"image": own["image"][None]}), shown)
     codes = make("minigrid/MiniGrid-DoorKey-5x5-v0", view="codes")
     np.testing.assert_array_equal(codes.seen(own), own["image"])
+    flat = make("minigrid/MiniGrid-DoorKey-5x5-v0", flatten=True)
+    for observation in (own, flat.seen(own)):
+        np.testing.assert_array_equal(flat.seen(observation), shown[0].ravel())
 
 
 def test_an_agent_can_be_shown_frames_with_channels_first():
