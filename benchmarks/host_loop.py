@@ -109,10 +109,10 @@ def bare_step(name: str, environment: Any, streams: int) -> Any:
 def parts(trainer: Any, state: Any, step: Any) -> tuple[Any, Any, Any]:
     """One iteration of the environment alone, of the network alone, and of both by hand; the update is always the same."""
     life, learning = state.life, trainer.recipe.learning
-    acted = trainer._act(life.learner.params, life.actor, life.key)
+    acted = trainer._act(life.learner_state.params, life.actor, life.key)
     fresh = host_replay.to_store(acted.fresh, trainer.environment.observation, trainer.environment.frames)
-    drawn = host_replay.mix(None, fresh, learning.batch or learning.streams, 0.0, acted.keys.study)
-    leaves, actor, keys = jax.tree.leaves(life.learner.params), acted.actor, acted.keys
+    drawn = host_replay.mix(None, fresh, learning.batch or learning.streams, 0.0, acted.keys.learn)
+    leaves, actor, keys = jax.tree.leaves(life.learner_state.params), acted.actor, acted.keys
     shown, first = (trainer._join(np.asarray(x)) for x in (actor.observation, actor.first))
     actions = np.random.default_rng(0).integers(0, trainer.environment.num_actions, (learning.unroll, learning.streams))
 
@@ -120,7 +120,7 @@ def parts(trainer: Any, state: Any, step: Any) -> tuple[Any, Any, Any]:
         return np.asarray(trainer._decide(leaves, observation, first, actor.memory, keys.act, np.int32(number))[0])
 
     def update() -> None:
-        jax.block_until_ready(trainer._study(trainer.rule_params, life.learner, drawn, keys.study))
+        jax.block_until_ready(trainer._update(trainer.rule_params, life.learner_state, drawn, keys.learn))
 
     def bare() -> None:
         for action in actions:

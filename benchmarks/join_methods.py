@@ -8,10 +8,10 @@ Reads every `*.json` in the folder, in the order of `rulax method list`, and wri
 import argparse
 from pathlib import Path
 
+from rulax.commands.method.record import read_record
+from rulax.commands.method.show import TABLE, markdown, picture
 from rulax.files import write_atomically
 from rulax.methods.catalogue import METHODS, experiments_of
-from rulax.run.method_record import read_record
-from rulax.run.method_table import TABLE, markdown, picture
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 import rulax
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
-from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import log_probability
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
+from rulax.values.policies import log_probability
+from rulax.values.returns import lambda_returns, over_streams
 
 
 def filtered_cloning(discount: float = 0.99, trace: float = 0.95) -> UpdateRule:

@@ -6,27 +6,27 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rulax.api import Run, compare, discover, load, train
+    from rulax.commands.compare.show import Comparison
     from rulax.envs.registry import make
+    from rulax.errors import Interrupted, TrainingStopped, UserError
     from rulax.rules.registry import make_rule as rule
-    from rulax.run.api import Run, compare, discover, load, train
-    from rulax.run.compare_report import Comparison
-    from rulax.run.errors import Interrupted, TrainingStopped, UserError
 
 __version__ = "0.1.0"
 
 # Lazy, because JAX takes a second to import and `rulax --help` should not wait for it.
 _PUBLIC = {
-    "Comparison": ("rulax.run.compare_report", "Comparison"),
-    "Interrupted": ("rulax.run.errors", "Interrupted"),
-    "Run": ("rulax.run.api", "Run"),
-    "TrainingStopped": ("rulax.run.errors", "TrainingStopped"),
-    "UserError": ("rulax.run.errors", "UserError"),
-    "compare": ("rulax.run.api", "compare"),
-    "discover": ("rulax.run.api", "discover"),
-    "load": ("rulax.run.api", "load"),
+    "Comparison": ("rulax.commands.compare.show", "Comparison"),
+    "Interrupted": ("rulax.errors", "Interrupted"),
+    "Run": ("rulax.api", "Run"),
+    "TrainingStopped": ("rulax.errors", "TrainingStopped"),
+    "UserError": ("rulax.errors", "UserError"),
+    "compare": ("rulax.api", "compare"),
+    "discover": ("rulax.api", "discover"),
+    "load": ("rulax.api", "load"),
     "make": ("rulax.envs.registry", "make"),
     "rule": ("rulax.rules.registry", "make_rule"),
-    "train": ("rulax.run.api", "train"),
+    "train": ("rulax.api", "train"),
 }
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import sys
 
-from rulax.run.cli import main
+from rulax.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

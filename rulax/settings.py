@@ -83,5 +83,5 @@ class Network:
     """Width of the action-conditional LSTM, where a rule asks for predictions per action."""
     action_hidden: tuple[int, ...] = (128,)
     """Hidden widths of the heads behind it."""
-    first_values: Literal["drawn", "zero"] = "drawn"
+    value_init: Literal["drawn", "zero"] = "drawn"
     """Values of actions that a newborn predicts: as its weights happen to be drawn (as in the reference), or zero for all."""

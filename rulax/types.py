@@ -20,7 +20,7 @@ Metrics = dict[str, Array]
 class Factored(NamedTuple):
     """A policy over actions of D dimensions, each chosen by itself. It has a type of its own because its shape does not say so.
 
-    What a rule asks of a policy (rules/values.py) answers for all dimensions together: log-probabilities, entropies and
+    What a rule asks of a policy (values/policies.py) answers for all dimensions together: log-probabilities, entropies and
     divergences add up.
     """
 

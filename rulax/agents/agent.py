@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 
 from rulax.agents.cores import NoCore, RecurrentCore, make_core
-from rulax.agents.heads import Heads, Seen
+from rulax.agents.heads import Embedded, Heads
 from rulax.agents.torsos import Torso, make_torso
 from rulax.settings import Network
 from rulax.types import Array, Experience, Head, Policy, Predictions, PyTree, now
@@ -36,10 +36,10 @@ class Agent(eqx.Module):
 
     def remember(self, experience: Experience) -> PyTree:
         """The memory after all observations but the last, which is where acting goes on from."""
-        seen = self.torso(jax.tree.map(now, experience.observation))
-        return self.core.remember(experience.memory, seen, now(experience.first))
+        embedded = self.torso(jax.tree.map(now, experience.observation))
+        return self.core.remember(experience.memory, embedded, now(experience.first))
 
-    def embed(self, experience: Experience) -> Seen:
+    def embed(self, experience: Experience) -> Embedded:
         """What the agent makes of each of the T + 1 observations before it looks at actions, leaves [T+1, B, ...]."""
         flat, mlp = self.torso.flat(experience.observation), self.torso.mlp
         # A torso that ends linear and heads that begin so are one matrix. To multiply the two first costs as much as one row per
@@ -49,13 +49,13 @@ class Agent(eqx.Module):
             return self.heads.after(mlp.layers[-1]).begin(mlp.before_last(flat))
         return self.heads.begin(self.core.unroll(experience.memory, mlp(flat), experience.first))
 
-    def predict(self, seen: Seen) -> Predictions:
+    def predict(self, embedded: Embedded) -> Predictions:
         """All predictions for all actions: per state [..., size], per action [..., A, size] or [..., D, A, size]."""
-        return self.heads.every(seen)
+        return self.heads.every(embedded)
 
-    def predict_taken(self, seen: Seen, action: Array) -> Predictions:
+    def predict_taken(self, embedded: Embedded, action: Array) -> Predictions:
         """All predictions, those per action only at the action given: [..., size] or [..., D, size]."""
-        return self.heads.taken(seen, action)
+        return self.heads.taken(embedded, action)
 
 
 def make_agent(

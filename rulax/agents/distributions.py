@@ -1,5 +1,5 @@
 """What a policy's numbers mean: how an action is drawn from them, and how likely it was. Discrete policies are logits (how likely
-an action was is in rules/values.py); here is also the one for actions that are vectors of real numbers."""
+an action was is in values/policies.py); here is also the one for actions that are vectors of real numbers."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ class GaussianAgent(eqx.Module):
         """The policy's numbers for each of the T + 1 observations: no action is looked at, so this is all there is."""
         return self._policy(experience.observation)
 
-    def predict(self, seen: Array) -> Predictions:
+    def predict(self, embedded: Array) -> Predictions:
         """All predictions, [..., 2 D]."""
-        return {"policy": seen}
+        return {"policy": embedded}
 
-    def predict_taken(self, seen: Array, action: Array) -> Predictions:
+    def predict_taken(self, embedded: Array, action: Array) -> Predictions:
         """The same: none of them is per action."""
-        return {"policy": seen}
+        return {"policy": embedded}
 
     def _policy(self, observation: Array) -> Array:
         mean = self.mean(self.torso(observation))

@@ -35,7 +35,7 @@ class ActionModel(eqx.Module):
         sizes = (network.action_model, *network.action_hidden)
         keys = jax.random.split(key_heads, len(heads))
         self.heads = {name: MLP(k, (*sizes, head.size)) for k, (name, head) in zip(keys, heads.items(), strict=True)}
-        if network.first_values == "zero" and "value" in heads:
+        if network.value_init == "zero" and "value" in heads:
             self.heads["value"] = starting_at_zero(self.heads["value"])
 
     def begin(self, embedding: Array) -> tuple[Array, Array]:
@@ -82,7 +82,7 @@ def in_dimensions(values: Array, axis: int, dimensions: int) -> Array:
     return values.reshape(*values.shape[:axis], dimensions, -1, *values.shape[axis + 1 :])
 
 
-class Seen(NamedTuple):
+class Embedded(NamedTuple):
     """What is predicted of states before any action is looked at; both readings of the actions start from it."""
 
     state: Predictions  # [..., size]
@@ -111,17 +111,17 @@ class Heads(eqx.Module):
         logits = self.state["policy"](embedding)
         return Factored(in_dimensions(logits, -1, self.dimensions)) if self.dimensions else logits
 
-    def begin(self, embedding: Array) -> Seen:
+    def begin(self, embedding: Array) -> Embedded:
         state: Predictions = {name: head(embedding) for name, head in self.state.items() if name != "policy"}
         if "policy" in self.state:
             state["policy"] = self.policy(embedding)
-        return Seen(state, self.action.begin(embedding) if self.action else ())
+        return Embedded(state, self.action.begin(embedding) if self.action else ())
 
-    def every(self, seen: Seen) -> Predictions:
-        return seen.state | (self.action.every(*seen.model) if self.action else {})
+    def every(self, embedded: Embedded) -> Predictions:
+        return embedded.state | (self.action.every(*embedded.model) if self.action else {})
 
-    def taken(self, seen: Seen, action: Array) -> Predictions:
-        return seen.state | (self.action.taken(action, *seen.model) if self.action else {})
+    def taken(self, embedded: Embedded, action: Array) -> Predictions:
+        return embedded.state | (self.action.taken(action, *embedded.model) if self.action else {})
 
     def first_layers(self) -> list[Linear]:
         """The layers that read the embedding; all of them are linear."""

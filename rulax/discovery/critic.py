@@ -17,10 +17,12 @@ import optax
 from rulax.agents.layers import MLP
 from rulax.discovery.settings import Discovery
 from rulax.learning.optimisers import make_optimiser
-from rulax.rules.returns import over_streams, vtrace
-from rulax.rules.values import Moments, log_probability, masked_mean, normalise, signed_parabolic, start_moments, update_moments
 from rulax.settings import Learning
 from rulax.types import Array, Experience, PyTree, now
+from rulax.values.normalisation import Moments, masked_mean, normalise, start_moments, update_moments
+from rulax.values.policies import log_probability
+from rulax.values.returns import over_streams, vtrace
+from rulax.values.two_hot import signed_parabolic
 
 
 class CriticState(NamedTuple):

@@ -17,9 +17,9 @@ from rulax.discovery.bound import bound_of
 from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
-from rulax.discovery.population import Family, Member, listed, populate, refresh
-from rulax.learning.together import together
+from rulax.discovery.population import Family, Member, init_population, listed, refresh
 from rulax.learning.train import COMPILE_FAST
+from rulax.parallel.together import together
 from rulax.types import Array, PyTree
 
 
@@ -51,19 +51,19 @@ class Discoverer:
 
     def init(self, key: Array, meta_params: PyTree = None) -> MetaState:
         """A newborn population, and a rule: a random one, or the one that is given."""
-        return jax.jit(self._newborn, compiler_options=COMPILE_FAST)(key, meta_params)
+        return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key, meta_params)
 
-    def _newborn(self, key: Array, meta_params: PyTree = None) -> MetaState:
+    def _initial_state(self, key: Array, meta_params: PyTree = None) -> MetaState:
         key_rule, *keys = jax.random.split(key, 1 + len(self.families))
         if meta_params is None:
             meta_params = self.families[0].recipe.rule.init(key_rule)
-        members = tuple(populate(family, k) for family, k in zip(self.families, keys, strict=True))
+        members = tuple(init_population(family, k) for family, k in zip(self.families, keys, strict=True))
         agents = self.settings.agents * len(self.families)
         return MetaState(meta_params, self.optimiser.init(meta_params, agents), members, jnp.zeros((), jnp.int32))
 
     def skeleton(self) -> PyTree:
         """Shapes and dtypes of the state, without making one."""
-        return jax.eval_shape(self._newborn, jax.random.key(0))
+        return jax.eval_shape(self._initial_state, jax.random.key(0))
 
     def done(self, state: MetaState) -> bool:
         """Whether the budget is spent."""

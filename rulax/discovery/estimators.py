@@ -115,7 +115,7 @@ def displacement(problem: Problem, meta_params: PyTree, member: Member) -> Estim
     rule_params, entered = problem.enter(meta_params, member)
     after, window, metrics = problem.live(problem.updates, rule_params, entered)
     loss, judged = problem.judge(problem.updates, rule_params, after, window)
-    grads = jax.tree.map(lambda start, end: start - end, meta_params, after.life.learner.params)
+    grads = jax.tree.map(lambda start, end: start - end, meta_params, after.life.learner_state.params)
     return grads, after, metrics | judged | {"outer_loss": loss}
 
 

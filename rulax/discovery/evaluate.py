@@ -25,7 +25,7 @@ WORST, BEST = -1.0, 2.0  # scores beyond count as these, so that no family decid
 EVALUATION_SEED = 2025  # never a run's own seed: scores of runs with different seeds are about the same agents
 
 
-class Yardsticks(NamedTuple):
+class Baselines(NamedTuple):
     """Final returns that a score is measured by, in one family."""
 
     untrained: float
@@ -50,27 +50,27 @@ class OnceTrainer(Trainer):
     compile_options = COMPILE_FAST
 
 
-class Exam:
+class Evaluation:
     """Fresh agents in one family. One compiled program serves every rule of the same sizes."""
 
     def __init__(self, name: str, environment: Any, recipe: Recipe, seeds: int, steps: int, kind: type[Trainer] = Trainer):
         self.name = name
         self.trainer = kind(environment, recipe, TrainerConfig(seeds, steps, task="random"))
-        self._newborn: Any = None
+        self._initial_state: Any = None
 
     def prepare(self) -> None:
         """Make the newborn agents and compile their life; `run` would do it otherwise."""
-        if self._newborn is None:
+        if self._initial_state is None:
             key = jax.random.key(EVALUATION_SEED)
-            self._newborn = self.trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
-            self.trainer.compile(self._newborn)
+            self._initial_state = self.trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
+            self.trainer.compile(self._initial_state)
 
     def run(self, rule_params: PyTree, stopped: Callable[[], bool] = lambda: False) -> float | None:
         """The agents' final return with this rule; None if somebody asked to stop. NaN if no episode ever ended."""
         self.prepare()
         trainer = self.trainer
         trainer.rule_params = rule_params
-        state, chunks = jax.tree.map(jnp.copy, self._newborn), []  # training consumes its state
+        state, chunks = jax.tree.map(jnp.copy, self._initial_state), []  # training consumes its state
         while not trainer.done(state):
             if stopped():
                 return None
@@ -94,16 +94,16 @@ def evaluation_steps(recipe: Recipe, updates: int) -> int:
     return updates * recipe.learning.streams * recipe.learning.unroll
 
 
-def measure_yardsticks(name: str, environment: Any, recipe: Recipe, by_people: Recipe, seeds: int, steps: int) -> Yardsticks:
+def measure_baselines(name: str, environment: Any, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int) -> Baselines:
     """Both yardsticks of one family: the same agents as in an exam, never updated; and a rule in its own recommended settings."""
     found = []
-    for each in (unmoved(recipe), by_people):
-        exam = Exam(name, environment, each, seeds, steps, OnceTrainer)
-        found.append(exam.run(exam.trainer.rule_params))
-    return Yardsticks(*found)  # type: ignore[arg-type]
+    for each in (frozen(recipe), hand_designed):
+        evaluation = Evaluation(name, environment, each, seeds, steps, OnceTrainer)
+        found.append(evaluation.run(evaluation.trainer.rule_params))
+    return Baselines(*found)  # type: ignore[arg-type]
 
 
-def unmoved(recipe: Recipe) -> Recipe:
+def frozen(recipe: Recipe) -> Recipe:
     """The same agents, which never change: a loss of zero instead of a learning rate of zero spares compiling the rule."""
 
     def targets(rule_params: PyTree, state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import jax
 
 from rulax.discovery.memory import Updates
-from rulax.discovery.outer_loss import look, now_taken, outer_loss, policy_gradient
+from rulax.discovery.outer_loss import now_taken, outer_loss, policy_gradient, predict_along
 from rulax.discovery.population import Family, Member
 from rulax.discovery.window import Window, live
-from rulax.rules.values import kl, masked_mean
 from rulax.types import Array, Metrics, PyTree
+from rulax.values.normalisation import masked_mean
+from rulax.values.policies import kl
 
 Objective = Callable[[Updates, PyTree, Member, Window], tuple[Array, Metrics]]
 
@@ -39,14 +40,14 @@ def by_bootstrap(family: Family) -> Objective:
 
     def judge(updates: Updates, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
         data = jax.lax.stop_gradient((rule_params, member))  # the target is not to be moved
-        later = live(further, updates, *data)[0].life.learner.params
+        later = live(further, updates, *data)[0].life.learner_state.params
 
         def loss(agent: PyTree) -> Array:
-            return policy_gradient(now_taken(look(agent, window.validation)), window.validation, window.advantage)
+            return policy_gradient(now_taken(predict_along(agent, window.validation)), window.validation, window.advantage)
 
         ahead = jax.tree.map(lambda p, g: p - settings.bootstrap_rate * g, later, jax.grad(loss)(later))
-        wanted = jax.lax.stop_gradient(now_taken(look(ahead, window.validation))["policy"])
-        reached = now_taken(look(window.agent, window.validation))["policy"]
+        wanted = jax.lax.stop_gradient(now_taken(predict_along(ahead, window.validation))["policy"])
+        reached = now_taken(predict_along(window.agent, window.validation))["policy"]
         distance = masked_mean(kl(wanted, reached), window.validation.valid)
         _, parts = outer_loss(settings, window.agent, window.validation, window.advantage, window.penalties)
         return distance + parts["regulariser"], parts | {"bootstrap_distance": distance}

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 
 from rulax.discovery.settings import Discovery
 from rulax.rules.base import UpdateRule
-from rulax.rules.values import entropy, kl, log_probability, masked_mean
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
+from rulax.values.normalisation import masked_mean
+from rulax.values.policies import entropy, kl, log_probability
 
 PENALTY = "penalty/"
 
@@ -31,13 +32,13 @@ def policy_entropy(taken: Predictions, experience: Experience) -> Array:
     return masked_mean(entropy(taken["policy"]), experience.valid)
 
 
-def prediction_entropy(seen: Predictions, experience: Experience) -> dict[str, Array]:
+def prediction_entropy(predictions: Predictions, experience: Experience) -> dict[str, Array]:
     """Mean entropy of y at all T + 1 observations and of z at the actions taken, where the agent predicts them."""
     found = {}
-    if "state_prediction" in seen:
-        found["state_prediction"] = jnp.mean(entropy(seen["state_prediction"]))
-    if "action_prediction" in seen:
-        found["action_prediction"] = masked_mean(entropy(now(seen["action_prediction"])), experience.valid)
+    if "state_prediction" in predictions:
+        found["state_prediction"] = jnp.mean(entropy(predictions["state_prediction"]))
+    if "action_prediction" in predictions:
+        found["action_prediction"] = masked_mean(entropy(now(predictions["action_prediction"])), experience.valid)
     return found
 
 
@@ -81,10 +82,10 @@ def outer_loss(
     settings: Discovery, agent: PyTree, experience: Experience, advantage: Array, penalties: dict[str, Array]
 ) -> tuple[Array, Metrics]:
     """The loss of one window, and its parts. `penalties` are means over the window's updates."""
-    seen = look(agent, experience)
-    policy_loss = policy_gradient(now_taken(seen), experience, advantage)
-    policy_spread = policy_entropy(now_taken(seen), experience)
-    spreads = prediction_entropy(seen, experience)
+    predictions = predict_along(agent, experience)
+    policy_loss = policy_gradient(now_taken(predictions), experience, advantage)
+    policy_spread = policy_entropy(now_taken(predictions), experience)
+    spreads = prediction_entropy(predictions, experience)
     means = [value for name, value in penalties.items() if name.endswith("_mean")]
     regulariser = (
         -settings.policy_entropy_cost * policy_spread
@@ -97,12 +98,12 @@ def outer_loss(
     return policy_loss + regulariser, metrics
 
 
-def look(agent: PyTree, experience: Experience) -> Predictions:
+def predict_along(agent: PyTree, experience: Experience) -> Predictions:
     """The agent's predictions at all T + 1 observations, those per action at the action taken (the last one's is arbitrary)."""
     action = jnp.concatenate([experience.action, jnp.zeros_like(experience.action[:1])])
     return agent.predict_taken(agent.embed(experience), action)
 
 
-def now_taken(seen: Predictions) -> Predictions:
+def now_taken(predictions: Predictions) -> Predictions:
     """The part of a reading at which an action was taken."""
-    return {name: now(values) for name, values in seen.items()}
+    return {name: now(values) for name, values in predictions.items()}

@@ -14,7 +14,7 @@ from rulax.discovery.settings import Discovery
 from rulax.envs.base import Environment
 from rulax.envs.wrappers import Batched, select
 from rulax.envs.wrappers import streams as make_streams
-from rulax.learning.life import Life, born, empty_replay, make_learner
+from rulax.learning.life import Life, empty_replay, init_agent, make_learner
 from rulax.learning.rollout import begin
 from rulax.learning.update import Learner
 from rulax.rules.base import Recipe
@@ -28,7 +28,7 @@ class Member(NamedTuple):
     critic: CriticState
     age: Array  # [] int32, updates it has lived
     budget: Array  # [] int32, updates after which it is born again
-    births: Array  # [] int32
+    resets: Array  # [] int32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,13 +55,13 @@ def listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} families"
 
 
-def birth(family: Family, key: Array) -> Member:
+def init_member(family: Family, key: Array) -> Member:
     """A newborn with a task of its own and a budget."""
     learning = family.recipe.learning
-    key_task, key_world, key_agent, key_critic, key_budget, key_life = jax.random.split(key, 6)
-    learner = born(family.recipe, family.learner, family.environment, key_agent)
+    key_task, key_env, key_agent, key_critic, key_budget, key_life = jax.random.split(key, 6)
+    learner = init_agent(family.recipe, family.learner, family.environment, key_agent)
     task = family.environment.sample_task(key_task)
-    actor = begin(family.streams, task, learner.params.initial_memory(learning.streams), key_world)
+    actor = begin(family.streams, task, learner.params.initial_memory(learning.streams), key_env)
     replay = empty_replay(learning, family.environment, actor.memory)
     critic = start_critic(family.settings, family.environment.observation, key_critic)
     budget = draw_budget(family.settings.lifetimes, key_budget)
@@ -74,9 +74,9 @@ def draw_budget(lifetimes: tuple[int, ...], key: Array) -> Array:
     return lengths[jax.random.categorical(key, -jnp.log(lengths.astype(jnp.float32)))]
 
 
-def populate(family: Family, key: Array) -> Member:
+def init_population(family: Family, key: Array) -> Member:
     """All agents of a family, [A, ...]."""
-    return jax.vmap(lambda k: birth(family, k))(jax.random.split(key, family.settings.agents))
+    return jax.vmap(lambda k: init_member(family, k))(jax.random.split(key, family.settings.agents))
 
 
 def refresh(family: Family, members: Member) -> Member:
@@ -84,8 +84,8 @@ def refresh(family: Family, members: Member) -> Member:
 
     def one(member: Member) -> Member:
         key_old, key_new = jax.random.split(member.life.key)
-        newborn = birth(family, key_new)._replace(births=member.births + 1)
+        fresh = init_member(family, key_new)._replace(resets=member.resets + 1)
         member = member._replace(life=member.life._replace(key=key_old))
-        return select(member.age >= member.budget, newborn, member)
+        return select(member.age >= member.budget, fresh, member)
 
     return jax.vmap(one)(members)

@@ -33,43 +33,43 @@ class Window(NamedTuple):
 class Record(NamedTuple):
     """The data of a window, as arrays."""
 
-    learner: LearnerState  # before the first update
+    learner_state: LearnerState  # before the first update
     experience: Experience  # [N, T, B, ...] what each update learned from
     keys: Array  # [N] and its randomness
 
 
 def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) -> tuple[Member, Window, Metrics]:
     """Act and update N times, then act once more for validation: where the agent is now, what to judge it by, metrics."""
-    settings, before = family.settings, member.life.learner
+    settings, before = family.settings, member.life.learner_state
 
     def one(member: Member, _: None) -> tuple[Member, tuple]:
-        life, fresh, acted, keys = practise(family, member, family.recipe.learning.unroll)
+        life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
         life = store(life, fresh)
         key_mix, key_update = jax.random.split(keys.study)
         experience = draw(family.recipe.learning, life, fresh, key_mix)
-        learner, learned = updates.one(rule_params, life.learner, experience, key_update)
+        learner, learned = updates.one(rule_params, life.learner_state, experience, key_update)
         critic = member.critic
         if settings.critic_learns_from == "updates":
             critic = improve(settings, critic, fresh, fresh.behaviour)  # fresh experience is on policy
-        member = member._replace(life=life._replace(learner=learner, key=keys.life), critic=critic, age=member.age + 1)
+        member = member._replace(life=life._replace(learner_state=learner, key=keys.life), critic=critic, age=member.age + 1)
         return member, (experience, key_update, learned | acted)
 
     member, (experience, keys, metrics) = repeat(updates, one, member, None, settings.window)
-    after, validation, acted, keys_after = practise(family, member, settings.validation_unroll)
+    after, validation, acted, keys_after = collect_as_data(family, member, settings.validation_unroll)
     judgement = judge(settings, member.critic, validation, validation.behaviour)
     critic = member.critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
     if settings.critic_learns_from == "validation":
         critic = improve(settings, member.critic, validation, validation.behaviour)
     member = member._replace(life=after._replace(key=keys_after.life), critic=critic)
     record = Record(before, experience, keys)
-    window = Window(member.life.learner.params, mean_penalties(metrics), validation, judgement.normalised_advantage, record)
+    window = Window(member.life.learner_state.params, mean_penalties(metrics), validation, judgement.normalised_advantage, record)
     return member, window, describe(metrics, validation, acted)
 
 
-def practise(family: Family, member: Member, unroll: int):
+def collect_as_data(family: Family, member: Member, unroll: int):
     """Act with the agent as it is. To the meta-gradient what happens is data: no derivative passes through the world."""
     keys = split_keys(member.life)
-    agent, actor = jax.lax.stop_gradient((member.life.learner.params, member.life.actor))
+    agent, actor = jax.lax.stop_gradient((member.life.learner_state.params, member.life.actor))
     actor, experience, episode = act(family.streams, agent, actor, unroll, keys.act)
     return member.life._replace(actor=actor), experience, episode_metrics(experience, episode), keys
 
@@ -80,7 +80,7 @@ def relive(updates: Updates, rule_params: PyTree, record: Record) -> tuple[Learn
     def one(learner: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, Metrics]:
         return updates.one(rule_params, learner, *inputs)
 
-    return repeat(updates, one, record.learner, (record.experience, record.keys), len(record.keys))
+    return repeat(updates, one, record.learner_state, (record.experience, record.keys), len(record.keys))
 
 
 def mean_penalties(metrics: Metrics) -> dict[str, Array]:

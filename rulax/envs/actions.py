@@ -35,7 +35,7 @@ class Actions:
         """D, or 0 where there is but one: an agent then makes one plain choice."""
         return len(self.values) if len(self.values) > 1 else 0
 
-    def native(self, action: Any, library: Any = np) -> Any:
+    def native_action(self, action: Any, library: Any = np) -> Any:
         """From choices [...] or [..., D] to the world's own actions [..., *shape], by numpy or by jax.numpy."""
         choice = library.asarray(action)
         if not self.dimensions:
@@ -59,9 +59,9 @@ class ByTable:
         """D, or 0 for one plain choice."""
         return self.actions.dimensions
 
-    def native(self, action: np.ndarray) -> np.ndarray:
+    def native_action(self, action: np.ndarray) -> np.ndarray:
         """The world's own actions."""
-        return self.actions.native(action)
+        return self.actions.native_action(action)
 
 
 def one_of(number: int, start: int = 0) -> Actions:

@@ -197,7 +197,7 @@ class FactoredBandit(Environment):
     def expected_reward(self, task: FactoredTask, state: Array, action: Array) -> Array:
         """What these choices are worth on average."""
         del state
-        position = several_of(self.sizes).native(action, jnp)
+        position = several_of(self.sizes).native_action(action, jnp)
         return jnp.mean(task.means[jnp.arange(len(self.sizes)), position])
 
     def best_reward(self, task: FactoredTask) -> Array:

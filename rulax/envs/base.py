@@ -89,16 +89,16 @@ class Environment(abc.ABC):
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """Take one action. After an episode has ended the result is unspecified: `AutoReset` never asks."""
 
-    def again(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+    def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         """Start the episode after the one that ended in `state`. Most worlds remember nothing between two (see `tasks.py`)."""
         del state
         return self.reset(task, key)
 
-    def native(self, action: np.ndarray) -> np.ndarray:
+    def native_action(self, action: np.ndarray) -> np.ndarray:
         """Actions [B, ...] as the world itself writes them; an adapter's world has numbers of its own for them."""
         return action
 
-    def seen(self, observation: PyTree) -> PyTree:
+    def preprocess(self, observation: PyTree) -> PyTree:
         """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
         return observation
 
@@ -129,17 +129,17 @@ class HostEnvironment(abc.ABC):
     observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = True
     frames: int = 1  # of which all images [H, W, frames x colours] are stacks, the oldest first: replay stores each frame once
-    made_of_copies: bool = False  # whether each stream is a copy that we step, so that processes can share them out
+    one_copy_per_stream: bool = False  # whether each stream is a copy that we step, so that processes can share them out
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:
         """Start `num_streams` copies."""
 
-    def native(self, action: np.ndarray) -> np.ndarray:
+    def native_action(self, action: np.ndarray) -> np.ndarray:
         """Actions [B, ...] as the world itself writes them."""
         return action
 
-    def seen(self, observation: PyTree) -> PyTree:
+    def preprocess(self, observation: PyTree) -> PyTree:
         """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
         return observation
 
@@ -162,11 +162,11 @@ class WrappedHost(HostEnvironment):
     def observation(self) -> PyTree:  # type: ignore[override]
         return self.environment.observation
 
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.environment.native(action)
+    def native_action(self, action: np.ndarray) -> np.ndarray:
+        return self.environment.native_action(action)
 
-    def seen(self, observation: PyTree) -> PyTree:
-        return self.environment.seen(observation)
+    def preprocess(self, observation: PyTree) -> PyTree:
+        return self.environment.preprocess(observation)
 
 
 class HostStreams(abc.ABC):

@@ -42,7 +42,7 @@ class TrialState(NamedTuple):
     """A task, where its world is, and how much of the trial and of the task is over."""
 
     task: PyTree
-    world: PyTree
+    env_state: PyTree
     episodes: Array  # [] int32, ended in this trial
     trials: Array  # [] int32, ended of this task
     steps: Array  # [] int32, in this trial
@@ -70,7 +70,7 @@ class Trial(Wrapped):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        size = math.prod(self.world.observation.shape) + self._choices() + 2 + bool(self.clock)
+        size = math.prod(self.environment.observation.shape) + self._choices() + 2 + bool(self.clock)
         return jax.ShapeDtypeStruct((size,), jnp.float32)
 
     def default_task(self) -> PyTree:
@@ -81,10 +81,10 @@ class Trial(Wrapped):
         return ()
 
     def reset(self, task: PyTree, key: Array) -> tuple[TrialState, Array]:
-        key_task, key_world = jax.random.split(key)
-        return self._begin(self.world.sample_task(key_task), jnp.int32(0), key_world)
+        key_task, key_env = jax.random.split(key)
+        return self._begin(self.environment.sample_task(key_task), jnp.int32(0), key_env)
 
-    def again(self, task: PyTree, state: TrialState, key: Array) -> tuple[TrialState, Array]:
+    def next_episode(self, task: PyTree, state: TrialState, key: Array) -> tuple[TrialState, Array]:
         """The next trial, of the same task until its trials are over."""
         fresh, observation = self.reset(task, key)
         if self.trials == 1:
@@ -93,24 +93,24 @@ class Trial(Wrapped):
         return select(state.ends.task, (fresh, observation), (same, same_observation))
 
     def _begin(self, task: PyTree, trials: Array, key: Array) -> tuple[TrialState, Array]:
-        world, observation = self.world.reset(task, key)
+        env_state, observation = self.environment.reset(task, key)
         never = jnp.bool_(False)
-        state = TrialState(task, world, jnp.int32(0), trials, jnp.int32(0), Ends(never, never, never))
+        state = TrialState(task, env_state, jnp.int32(0), trials, jnp.int32(0), Ends(never, never, never))
         return state, self._show(observation, jnp.zeros(self._choices()), jnp.float32(0), never, state.steps)
 
     def step(self, task: PyTree, state: TrialState, action: Array, key: Array) -> tuple[TrialState, Transition]:
         key_step, key_next = jax.random.split(key)
-        world, transition = self.world.step(state.task, state.world, action, key_step)
+        env_state, transition = self.environment.step(state.task, state.env_state, action, key_step)
         over = transition.terminated | transition.truncated
-        next_world, next_observation = self.world.again(state.task, world, key_next)
-        world, observation = select(over, (next_world, next_observation), (world, transition.observation))
+        next_state, next_observation = self.environment.next_episode(state.task, env_state, key_next)
+        env_state, observation = select(over, (next_state, next_observation), (env_state, transition.observation))
         episodes, steps = state.episodes + over, state.steps + 1
         ended = over & (episodes >= self.episodes)
         trials = state.trials + ended
         ends = Ends(over, ended, ended & (trials >= self.trials))
         before = jax.nn.one_hot(action, self.num_actions).reshape(-1)
         shown = self._show(observation, before, transition.reward, over, steps)
-        state = TrialState(state.task, world, episodes, trials, steps, ends)
+        state = TrialState(state.task, env_state, episodes, trials, steps, ends)
         return state, Transition(shown, transition.reward, ended, jnp.bool_(False))
 
     def _choices(self) -> int:
@@ -119,7 +119,7 @@ class Trial(Wrapped):
     def expected_reward(self, task: PyTree, state: TrialState, action: Array) -> Array:
         """As the world says, of the task at hand."""
         del task
-        return self.world.expected_reward(state.task, state.world, action)  # type: ignore[attr-defined]
+        return self.environment.expected_reward(state.task, state.env_state, action)  # type: ignore[attr-defined]
 
     def _show(self, observation: PyTree, action: Array, reward: Array, over: Array, steps: Array) -> Array:
         reward = jnp.zeros_like(reward) if self.withheld else reward
@@ -134,7 +134,7 @@ class RecurringState(NamedTuple):
     barcodes: Array  # [C, bits]
     order: Array  # [C * R] int32
     position: Array  # [] int32
-    world: PyTree
+    env_state: PyTree
 
     @property
     def context(self) -> Array:
@@ -158,7 +158,7 @@ class Recurring(Wrapped):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return jax.ShapeDtypeStruct((math.prod(self.world.observation.shape) + self.bits,), jnp.float32)
+        return jax.ShapeDtypeStruct((math.prod(self.environment.observation.shape) + self.bits,), jnp.float32)
 
     def default_task(self) -> PyTree:
         return ()
@@ -168,27 +168,27 @@ class Recurring(Wrapped):
         return ()
 
     def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, Array]:
-        key_tasks, key_codes, key_order, key_world = jax.random.split(key, 4)
-        tasks = jax.vmap(self.world.sample_task)(jax.random.split(key_tasks, self.contexts))
+        key_tasks, key_codes, key_order, key_env = jax.random.split(key, 4)
+        tasks = jax.vmap(self.environment.sample_task)(jax.random.split(key_tasks, self.contexts))
         # Different numbers have different barcodes: two contexts that look alike could not be told apart.
         numbers = jax.random.choice(key_codes, 2**self.bits, (self.contexts,), replace=False)
         barcodes = ((numbers[:, None] >> jnp.arange(self.bits)) & 1).astype(jnp.float32)
         order = jax.random.permutation(key_order, jnp.tile(jnp.arange(self.contexts), self.repeats))
-        return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_world)
+        return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_env)
 
-    def again(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
+    def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
         over = state.position + 1 >= self.contexts * self.repeats
         following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
         return select(over, self.reset(task, key), following)
 
     def step(self, task: PyTree, state: RecurringState, action: Array, key: Array) -> tuple[RecurringState, Transition]:
-        world, transition = self.world.step(self._task(state), state.world, action, key)
+        env_state, transition = self.environment.step(self._task(state), state.env_state, action, key)
         shown = self._show(state, transition.observation)
-        return state._replace(world=world), transition._replace(observation=shown)
+        return state._replace(env_state=env_state), transition._replace(observation=shown)
 
     def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
-        world, observation = self.world.reset(self._task(state), key)
-        return state._replace(world=world), self._show(state, observation)
+        env_state, observation = self.environment.reset(self._task(state), key)
+        return state._replace(env_state=env_state), self._show(state, observation)
 
     def _task(self, state: RecurringState) -> PyTree:
         return jax.tree.map(lambda x: x[state.context], state.tasks)
@@ -204,7 +204,7 @@ class Randomised(Wrapped):
     box: tuple[tuple[str, float, float], ...]
 
     def sample_task(self, key: Array) -> PyTree:
-        task = self.world.default_task()
+        task = self.environment.default_task()
         keys = jax.random.split(key, len(self.box))
 
         def draw(k: Array, name: str, low: float, high: float) -> Array:
@@ -221,7 +221,7 @@ class WithReward(Wrapped):
     reward: Callable[[PyTree, PyTree, Array, Transition], Array]
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        after, transition = self.world.step(task, state, action, key)
+        after, transition = self.environment.step(task, state, action, key)
         return after, transition._replace(reward=self.reward(task, state, action, transition))
 
 
@@ -234,7 +234,7 @@ class FiniteSet(Wrapped):
 
     def task(self, index: Array | int) -> PyTree:
         """One of them."""
-        return self.world.sample_task(jax.random.fold_in(jax.random.key(self.seed), index))
+        return self.environment.sample_task(jax.random.fold_in(jax.random.key(self.seed), index))
 
     def sample_task(self, key: Array) -> PyTree:
         return self.task(jax.random.randint(key, (), 0, self.number))
@@ -247,34 +247,34 @@ class Mutable(Wrapped):
     mutate: Callable[[PyTree, Array], PyTree]
 
 
-def trial(world: Environment, episodes: int = 1, trials: int = 1, clock: int = 0) -> Trial:
+def trial(environment: Environment, episodes: int = 1, trials: int = 1, clock: int = 0) -> Trial:
     """Several episodes per trial; see `Trial`."""
-    return Trial(world, episodes, trials, clock)
+    return Trial(environment, episodes, trials, clock)
 
 
-def recurring(world: Environment, contexts: int = 10, repeats: int = 10, bits: int = 10) -> Recurring:
+def recurring(environment: Environment, contexts: int = 10, repeats: int = 10, bits: int = 10) -> Recurring:
     """Contexts that come back; see `Recurring`."""
-    return Recurring(world, contexts, repeats, bits)
+    return Recurring(environment, contexts, repeats, bits)
 
 
-def randomised(world: Environment, **box: tuple[float, float]) -> Randomised:
+def randomised(environment: Environment, **box: tuple[float, float]) -> Randomised:
     """Physics from a box: `randomised(CartPole(), half_length=(0.25, 0.75))`."""
-    unknown = sorted(set(box) - set(getattr(world.default_task(), "_fields", ())))
+    unknown = sorted(set(box) - set(getattr(environment.default_task(), "_fields", ())))
     if unknown:
-        raise ValueError(f"the task has no {', '.join(unknown)}; it has {', '.join(world.default_task()._fields)}")
-    return Randomised(world, tuple((name, float(low), float(high)) for name, (low, high) in box.items()))
+        raise ValueError(f"the task has no {', '.join(unknown)}; it has {', '.join(environment.default_task()._fields)}")
+    return Randomised(environment, tuple((name, float(low), float(high)) for name, (low, high) in box.items()))
 
 
-def with_reward(world: Environment, reward: Callable[[PyTree, PyTree, Array, Transition], Array]) -> WithReward:
+def with_reward(environment: Environment, reward: Callable[[PyTree, PyTree, Array, Transition], Array]) -> WithReward:
     """Another reward; see `WithReward`."""
-    return WithReward(world, reward)
+    return WithReward(environment, reward)
 
 
-def finite_set(world: Environment, number: int, seed: int = 0) -> FiniteSet:
+def finite_set(environment: Environment, number: int, seed: int = 0) -> FiniteSet:
     """A fixed set of tasks; see `FiniteSet`."""
-    return FiniteSet(world, number, seed)
+    return FiniteSet(environment, number, seed)
 
 
-def mutable(world: Environment, mutate: Callable[[PyTree, Array], PyTree]) -> Mutable:
+def mutable(environment: Environment, mutate: Callable[[PyTree, Array], PyTree]) -> Mutable:
     """A mutation hook; see `Mutable`."""
-    return Mutable(world, mutate)
+    return Mutable(environment, mutate)

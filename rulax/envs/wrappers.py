@@ -26,44 +26,44 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 class Wrapped(Environment):
     """A world as it is; subclasses change something about it."""
 
-    world: Environment
+    environment: Environment
 
     @property
     def num_actions(self) -> int:  # type: ignore[override]
-        return self.world.num_actions
+        return self.environment.num_actions
 
     @property
     def action_dimensions(self) -> int:  # type: ignore[override]
-        return self.world.action_dimensions
+        return self.environment.action_dimensions
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return self.world.observation
+        return self.environment.observation
 
     @property
     def one_task(self) -> bool:  # type: ignore[override]
-        return self.world.one_task
+        return self.environment.one_task
 
     def default_task(self) -> PyTree:
-        return self.world.default_task()
+        return self.environment.default_task()
 
     def sample_task(self, key: Array) -> PyTree:
-        return self.world.sample_task(key)
+        return self.environment.sample_task(key)
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
-        return self.world.reset(task, key)
+        return self.environment.reset(task, key)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        return self.world.step(task, state, action, key)
+        return self.environment.step(task, state, action, key)
 
-    def again(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
-        return self.world.again(task, state, key)
+    def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
+        return self.environment.next_episode(task, state, key)
 
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.world.native(action)
+    def native_action(self, action: np.ndarray) -> np.ndarray:
+        return self.environment.native_action(action)
 
-    def seen(self, observation: PyTree) -> PyTree:
-        return self.world.seen(observation)
+    def preprocess(self, observation: PyTree) -> PyTree:
+        return self.environment.preprocess(observation)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Binned(Wrapped):
 
     def actions(self) -> Actions:
         """What each choice means."""
-        ends = np.ones(self.world.num_actions, np.float32)
+        ends = np.ones(self.environment.num_actions, np.float32)
         return evenly_spaced(-ends, ends, self.bins)
 
     @property
@@ -92,10 +92,10 @@ class Binned(Wrapped):
         return self.actions().dimensions
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        return self.world.step(task, state, self.actions().native(action, jnp), key)
+        return self.environment.step(task, state, self.actions().native_action(action, jnp), key)
 
-    def native(self, action: np.ndarray) -> np.ndarray:
-        return self.actions().native(action)
+    def native_action(self, action: np.ndarray) -> np.ndarray:
+        return self.actions().native_action(action)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,21 +105,21 @@ class MoreActions(Wrapped):
     actions: int
 
     def __post_init__(self) -> None:
-        if self.actions < self.world.num_actions:
-            raise ValueError(f"actions must be at least the environment's own {self.world.num_actions}, not {self.actions}")
+        if self.actions < self.environment.num_actions:
+            raise ValueError(f"actions must be at least the environment's own {self.environment.num_actions}, not {self.actions}")
 
     @property
     def num_actions(self) -> int:  # type: ignore[override]
         return self.actions
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        return self.world.step(task, state, jnp.minimum(action, self.world.num_actions - 1), key)
+        return self.environment.step(task, state, jnp.minimum(action, self.environment.num_actions - 1), key)
 
 
 class LimitedState(NamedTuple):
     """A world and how long its episode has lasted."""
 
-    world: PyTree
+    env_state: PyTree
     steps: Array  # [] int32, in this episode
 
 
@@ -130,24 +130,24 @@ class TimeLimit(Wrapped):
     limit: int
 
     def reset(self, task: PyTree, key: Array) -> tuple[LimitedState, PyTree]:
-        world, observation = self.world.reset(task, key)
-        return LimitedState(world, jnp.int32(0)), observation
+        env_state, observation = self.environment.reset(task, key)
+        return LimitedState(env_state, jnp.int32(0)), observation
 
     def step(self, task: PyTree, state: LimitedState, action: Array, key: Array) -> tuple[LimitedState, Transition]:
-        world, transition = self.world.step(task, state.world, action, key)
+        env_state, transition = self.environment.step(task, state.env_state, action, key)
         steps = state.steps + 1
         truncated = (transition.truncated | (steps >= self.limit)) & ~transition.terminated
-        return LimitedState(world, steps), transition._replace(truncated=truncated)
+        return LimitedState(env_state, steps), transition._replace(truncated=truncated)
 
-    def again(self, task: PyTree, state: LimitedState, key: Array) -> tuple[LimitedState, PyTree]:
-        world, observation = self.world.again(task, state.world, key)
-        return LimitedState(world, jnp.int32(0)), observation
+    def next_episode(self, task: PyTree, state: LimitedState, key: Array) -> tuple[LimitedState, PyTree]:
+        env_state, observation = self.environment.next_episode(task, state.env_state, key)
+        return LimitedState(env_state, jnp.int32(0)), observation
 
 
 class StreamState(NamedTuple):
     """A world and what the next step has to know of the last one."""
 
-    world: PyTree
+    env_state: PyTree
     cut: Array  # [] bool: the last step was truncated, so the next one is a dummy
 
 
@@ -158,15 +158,15 @@ class AutoReset:
     environment: Environment
 
     def start(self, task: PyTree, key: Array) -> tuple[StreamState, Timestep]:
-        world, observation = self.environment.reset(task, key)
+        env_state, observation = self.environment.reset(task, key)
         episode = Episode(jnp.bool_(False), jnp.float32(0), jnp.int32(0))
         timestep = Timestep(observation, jnp.bool_(True), jnp.float32(0), jnp.float32(1), jnp.bool_(True), episode)
-        return StreamState(world, jnp.bool_(False)), timestep
+        return StreamState(env_state, jnp.bool_(False)), timestep
 
     def step(self, task: PyTree, state: StreamState, action: Array, key: Array) -> tuple[StreamState, Timestep]:
         key_step, key_reset = jax.random.split(key)
-        world, transition = self.environment.step(task, state.world, action, key_step)
-        fresh_world, fresh_observation = self.environment.again(task, world, key_reset)
+        env_state, transition = self.environment.step(task, state.env_state, action, key_step)
+        fresh_state, fresh_observation = self.environment.next_episode(task, env_state, key_reset)
         dummy = state.cut
         terminated = transition.terminated & ~dummy
         truncated = transition.truncated & ~transition.terminated & ~dummy
@@ -179,7 +179,7 @@ class AutoReset:
             valid=~dummy,
             episode=Episode(terminated | truncated, jnp.float32(0), jnp.int32(0)),
         )
-        return StreamState(select(first, fresh_world, world), truncated), timestep
+        return StreamState(select(first, fresh_state, env_state), truncated), timestep
 
 
 class CountedState(NamedTuple):

@@ -20,7 +20,7 @@ from rulax.envs.adapters.restart import RestartingStreams
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
 from rulax.learning.host_replay import HostReplay
-from rulax.learning.life import Keys, Life, batch_size, born, refresh, split_keys, taught
+from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, init_agent, split_keys
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, Trainer, TrainState, not_measured
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
@@ -63,7 +63,7 @@ class HostTrainer(Trainer):
     def _start(self, key: Array) -> Life:
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
-        learner = born(self.recipe, self.learner, self.environment, key_agent)
+        learner = init_agent(self.recipe, self.learner, self.environment, key_agent)
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
         actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), learner.params.initial_memory(streams))
         return Life(learner, actor, (), key_life)
@@ -120,20 +120,20 @@ class HostTrainer(Trainer):
     # -- one iteration --------------------------------------------------------------------------------------------------------
 
     def _in_turns(self, state: TrainState) -> tuple[TrainState, HostMetrics]:
-        acted = self._act(state.life.learner.params, state.life.actor, state.life.key)
-        return self._concluded(state, acted, self._learn(state.life.learner, acted))
+        acted = self._act(state.life.learner_state.params, state.life.actor, state.life.key)
+        return self._concluded(state, acted, self._learn(state.life.learner_state, acted))
 
     def _overlapped(self, state: TrainState) -> tuple[TrainState, HostMetrics]:
         """The next unroll is acted while the last one is learned from, so with the parameters from before that."""
-        params = state.life.learner.params
+        params = state.life.learner_state.params
         if self._learning is None:
             acted = self._act(params, state.life.actor, state.life.key)
-            self._learning = (self._thread.submit(self._learn, state.life.learner, acted), acted)
+            self._learning = (self._thread.submit(self._learn, state.life.learner_state, acted), acted)
         learning, acted = self._learning
         last = int(state.iteration) + 1 >= self.total_iterations
         following = None if last else self._act(params, acted.actor, acted.keys.life)
         state, metrics = self._concluded(state, acted, learning.result())
-        self._learning = following and (self._thread.submit(self._learn, state.life.learner, following), following)
+        self._learning = following and (self._thread.submit(self._learn, state.life.learner_state, following), following)
         return state, metrics
 
     def _concluded(
@@ -193,7 +193,7 @@ class HostTrainer(Trainer):
     @functools.cached_property
     def _decide(self) -> Any:
         """From what all streams show, [K * B, ...], to what they do."""
-        agents = jax.tree.structure(self.skeleton().life.learner.params)
+        agents = jax.tree.structure(self.skeleton().life.learner_state.params)
 
         def one(params: PyTree, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
             logits, memory = params.act(observation, first, memory)
@@ -224,7 +224,7 @@ class HostTrainer(Trainer):
     def _learn(self, state: LearnerState, acted: Acted) -> tuple[LearnerState, HostMetrics]:
         """Store, draw a batch, and one update of every agent, once the replay buffers hold enough."""
         learning, fresh = self.recipe.learning, acted.fresh
-        keys_mix, keys_update = self._study_keys(acted.keys.study)
+        keys_mix, keys_update = self._update_keys(acted.keys.learn)
         if self.replay:
             fresh = host_replay.to_store(fresh, self.environment.observation, self.environment.frames)
             self.replay.add(fresh)
@@ -235,27 +235,27 @@ class HostTrainer(Trainer):
             drawn = fresh
         if self.replay and self.replay.filled < learning.warmup:
             return state, self._nothing(state, drawn, keys_update)
-        state, metrics = self._study(self.rule_params, state, drawn, keys_update)
+        state, metrics = self._update(self.rule_params, state, drawn, keys_update)
         return state, jax.tree.map(np.asarray, metrics)
 
     def _nothing(self, state: LearnerState, drawn: Experience, keys: Array) -> HostMetrics:
         """What an update would have measured."""
         if self._unmeasured is None:
-            example = jax.eval_shape(self._study, self.rule_params, state, drawn, keys)[1]
+            example = jax.eval_shape(self._update, self.rule_params, state, drawn, keys)[1]
             self._unmeasured = jax.tree.map(lambda like: np.asarray(not_measured(like)), example)
         return self._unmeasured
 
     @functools.cached_property
-    def _study_keys(self) -> Any:
+    def _update_keys(self) -> Any:
         return jax.jit(lambda keys: tuple(jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)))
 
     @functools.cached_property
-    def _study(self) -> Any:
+    def _update(self) -> Any:
         def one(rule_params: PyTree, state: LearnerState, drawn: Experience, key: Array) -> tuple[LearnerState, Metrics]:
             in_time = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn._replace(memory=()))  # [N, T] -> [T, N]
             experience = in_time._replace(observation=unfold_observation(in_time.observation), memory=drawn.memory)
-            experience = refresh(state.params, experience, self.recipe.learning.burn_in)
-            return taught(self.learner, rule_params, state, experience, key)
+            experience = after_burn_in(state.params, experience, self.recipe.learning.burn_in)
+            return checked_update(self.learner, rule_params, state, experience, key)
 
         return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)))  # nothing is donated: the parameters go on acting
 
@@ -267,7 +267,9 @@ class HostTrainer(Trainer):
         life, time = self.skeleton().life, self.recipe.learning.unroll
         number = jax.ShapeDtypeStruct((), np.int32)
         shown = jax.eval_shape(lambda actor: jax.tree.map(self._join, (actor.observation, actor.first)), life.actor)
-        decided = jax.eval_shape(self._decide, jax.tree.leaves(life.learner.params), *shown, life.actor.memory, life.key, number)
+        decided = jax.eval_shape(
+            self._decide, jax.tree.leaves(life.learner_state.params), *shown, life.actor.memory, life.key, number
+        )
 
         def over(steps: int, tree: PyTree) -> PyTree:
             return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((steps, *leaf.shape[1:]), leaf.dtype), tree)

@@ -15,7 +15,7 @@ from rulax.envs.base import Episode
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.rollout import Actor, act
-from rulax.learning.update import Learner, start_life, update
+from rulax.learning.update import Learner, init_learner_state, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
 from rulax.types import Array, Experience, Factored, LearnerState, Metrics, PyTree
@@ -24,7 +24,7 @@ from rulax.types import Array, Experience, Factored, LearnerState, Metrics, PyTr
 class Life(NamedTuple):
     """Everything that changes while one agent lives."""
 
-    learner: LearnerState
+    learner_state: LearnerState
     actor: Actor
     replay: ring.Replay | tuple[()]  # () where nothing is replayed
     key: Array
@@ -49,27 +49,29 @@ def batch_size(learning: Learning) -> int:
     return learning.batch or learning.streams
 
 
-def born(recipe: Recipe, learner: Learner, world: Any, key: Array) -> LearnerState:
+def init_agent(recipe: Recipe, learner: Learner, environment: Any, key: Array) -> LearnerState:
     """A fresh agent for a world (anything with `observation`, `num_actions` and `action_dimensions`)."""
     key_agent, key_rule = jax.random.split(key)
-    heads = recipe.rule.heads(world.num_actions)
-    agent = make_agent(key_agent, world.observation, world.num_actions, heads, recipe.network, world.action_dimensions)
-    return start_life(learner, agent, key_rule)
+    heads = recipe.rule.heads(environment.num_actions)
+    agent = make_agent(
+        key_agent, environment.observation, environment.num_actions, heads, recipe.network, environment.action_dimensions
+    )
+    return init_learner_state(learner, agent, key_rule)
 
 
-def empty_replay(learning: Learning, world: Any, memory: PyTree) -> ring.Replay | tuple[()]:
+def empty_replay(learning: Learning, environment: Any, memory: PyTree) -> ring.Replay | tuple[()]:
     """The buffer that a life starts with."""
     if not learning.replay:
         return ()
     time, streams = learning.unroll, learning.streams
-    dimensions = (world.action_dimensions,) if world.action_dimensions else ()
+    dimensions = (environment.action_dimensions,) if environment.action_dimensions else ()
 
     def zeros(steps: int, dtype: Any, *shape: int) -> Array:
         return jnp.zeros((steps, streams, *shape), dtype)
 
-    logits = zeros(time, jnp.float32, *dimensions, world.num_actions)
+    logits = zeros(time, jnp.float32, *dimensions, environment.num_actions)
     example = Experience(
-        observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), world.observation),
+        observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), environment.observation),
         action=zeros(time, jnp.int32, *dimensions),
         reward=zeros(time, jnp.float32),
         discount=zeros(time, jnp.float32),
@@ -86,7 +88,7 @@ class Keys(NamedTuple):
 
     life: Array  # what the next iteration splits
     act: Array
-    study: Array
+    learn: Array
 
 
 def split_keys(life: Life) -> Keys:
@@ -94,9 +96,9 @@ def split_keys(life: Life) -> Keys:
     return Keys(*jax.random.split(life.key, 3))
 
 
-def practise(streams: Any, unroll: int, life: Life, key: Array) -> tuple[Life, Experience, Metrics]:
+def collect(streams: Any, unroll: int, life: Life, key: Array) -> tuple[Life, Experience, Metrics]:
     """Act once in every stream with the agent as it is."""
-    actor, experience, episode = act(streams, life.learner.params, life.actor, unroll, key)
+    actor, experience, episode = act(streams, life.learner_state.params, life.actor, unroll, key)
     return life._replace(actor=actor), experience, episode_metrics(experience, episode)
 
 
@@ -110,10 +112,10 @@ def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Exper
     batch = batch_size(learning)
     if life.replay or batch != learning.streams:
         fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
-    return refresh(life.learner.params, fresh, learning.burn_in)
+    return after_burn_in(life.learner_state.params, fresh, learning.burn_in)
 
 
-def refresh(agent: PyTree, experience: Experience, steps: int) -> Experience:
+def after_burn_in(agent: PyTree, experience: Experience, steps: int) -> Experience:
     """The experience after its first `steps` steps, with the memory that the agent as it is now has there (burn-in).
 
     Replayed experience holds the memory that a younger agent had; the longer the new one has read, the less that matters
@@ -128,15 +130,15 @@ def refresh(agent: PyTree, experience: Experience, steps: int) -> Experience:
     return jax.tree.map(lambda x: x[steps:], experience._replace(memory=()))._replace(memory=memory)
 
 
-def study(
+def sample_and_update(
     learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
     """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
     key_mix, key_update = jax.random.split(key)
-    return taught(learner, rule_params, life.learner, draw(learning, life, fresh, key_mix), key_update)
+    return checked_update(learner, rule_params, life.learner_state, draw(learning, life, fresh, key_mix), key_update)
 
 
-def taught(
+def checked_update(
     learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
     """One update from what was drawn, and whether its gradient was a number."""

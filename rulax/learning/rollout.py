@@ -19,7 +19,7 @@ class Actor(NamedTuple):
     """Where an agent is: the state of its streams, what it sees now, and its memory."""
 
     task: PyTree
-    world: PyTree  # [B, ...]
+    env_state: PyTree  # [B, ...]
     observation: PyTree  # [B, ...]
     first: Array  # [B]
     memory: PyTree  # [B, ...]
@@ -40,8 +40,8 @@ class Step(NamedTuple):
 
 def begin(streams: Any, task: PyTree, memory: PyTree, key: Array) -> Actor:
     """Start every stream."""
-    world, timestep = streams.start(task, key)
-    return Actor(task, world, timestep.observation, timestep.first, memory)
+    env_state, timestep = streams.start(task, key)
+    return Actor(task, env_state, timestep.observation, timestep.first, memory)
 
 
 def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> tuple[Actor, Experience, Episode]:
@@ -52,12 +52,12 @@ def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> t
     sample = getattr(agent, "sample", sample_choice)
 
     def one_step(actor: Actor, key: Array) -> tuple[Actor, Step]:
-        key_action, key_world = jax.random.split(key)
+        key_action, key_env = jax.random.split(key)
         logits, memory = agent.act(actor.observation, actor.first, actor.memory)
         action = sample(key_action, logits)
-        world, timestep = streams.step(actor.task, actor.world, action, key_world)
+        env_state, timestep = streams.step(actor.task, actor.env_state, action, key_env)
         decided = decide(actor, action, logits, timestep)
-        return Actor(actor.task, world, timestep.observation, timestep.first, memory), decided
+        return Actor(actor.task, env_state, timestep.observation, timestep.first, memory), decided
 
     memory = actor.memory
     actor, steps = jax.lax.scan(one_step, actor, jax.random.split(key, unroll))

@@ -17,7 +17,7 @@ import numpy as np
 
 from rulax.envs.base import Environment, HostEnvironment
 from rulax.envs.wrappers import streams as make_streams
-from rulax.learning.life import Life, born, empty_replay, make_learner, practise, split_keys, store, study
+from rulax.learning.life import Life, collect, empty_replay, init_agent, make_learner, sample_and_update, split_keys, store
 from rulax.learning.rollout import begin
 from rulax.rules.base import Recipe
 from rulax.types import Array, Metrics, PyTree
@@ -80,7 +80,7 @@ class Trainer:
         key_task, key_agent, key_streams, key_life = jax.random.split(key, 4)
         random_task = self.config.task == "random"
         task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
-        learner = born(self.recipe, self.learner, self.environment, key_agent)
+        learner = init_agent(self.recipe, self.learner, self.environment, key_agent)
         memory = learner.params.initial_memory(self.recipe.learning.streams)
         actor = begin(self.streams, task, memory, key_streams)
         return Life(learner, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
@@ -93,15 +93,15 @@ class Trainer:
 
     def init(self, key: Array) -> TrainState:
         """K newborn agents."""
-        return jax.jit(self._newborn, compiler_options=COMPILE_FAST)(key)
+        return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key)
 
-    def _newborn(self, key: Array) -> TrainState:
+    def _initial_state(self, key: Array) -> TrainState:
         life = jax.vmap(self._start)(jax.random.split(key, self.config.seeds))
         return TrainState(life, jnp.zeros((), jnp.int32))
 
     def skeleton(self) -> PyTree:
         """Shapes and dtypes of the state, without making one: what a checkpoint is checked against."""
-        return jax.eval_shape(self._newborn, jax.random.key(0))
+        return jax.eval_shape(self._initial_state, jax.random.key(0))
 
     def resume(self, state: TrainState) -> TrainState:
         """Continue from a restored state."""
@@ -141,7 +141,7 @@ class Trainer:
 
     def agent(self, state: TrainState, seed: int = 0) -> PyTree:
         """One agent's parameters."""
-        return jax.tree.map(lambda x: x[seed], state.life.learner.params)
+        return jax.tree.map(lambda x: x[seed], state.life.learner_state.params)
 
     # -- compiled parts ---------------------------------------------------------------------------------------------------
 
@@ -163,28 +163,28 @@ class Trainer:
 
     def _iteration(self, rule_params: PyTree, state: TrainState) -> tuple[TrainState, Metrics]:
         keys = jax.vmap(split_keys)(state.life)
-        one = functools.partial(practise, self.streams, self.recipe.learning.unroll)
+        one = functools.partial(collect, self.streams, self.recipe.learning.unroll)
         life, fresh, acted = jax.vmap(one)(state.life, keys.act)
         state = TrainState(jax.vmap(store)(life, fresh)._replace(key=keys.life), state.iteration)
-        state, learned = self.learn(rule_params, state, fresh, keys.study)
+        state, learned = self.learn(rule_params, state, fresh, keys.learn)
         return state, acted | learned
 
     def learn(self, rule_params: PyTree, state: TrainState, fresh: PyTree, keys: Array) -> tuple[TrainState, Metrics]:
         """One update of every agent, once the replay buffers hold enough; the iteration is then over."""
         life, iteration = state
 
-        def studied(life: Life) -> tuple[PyTree, Metrics]:
-            one = functools.partial(study, self.learner, self.recipe.learning, rule_params)
+        def updated(life: Life) -> tuple[PyTree, Metrics]:
+            one = functools.partial(sample_and_update, self.learner, self.recipe.learning, rule_params)
             return jax.vmap(one)(life, fresh, keys)
 
         if not self.warm_iterations:
-            learner, metrics = studied(life)
-            return TrainState(life._replace(learner=learner), iteration + 1), metrics
-        example = jax.eval_shape(studied, life)[1]
+            learner, metrics = updated(life)
+            return TrainState(life._replace(learner_state=learner), iteration + 1), metrics
+        example = jax.eval_shape(updated, life)[1]
         nothing = jax.tree.map(not_measured, example)
         ready = iteration >= self.warm_iterations  # one boolean for all seeds, so that the update is really skipped
-        learner, metrics = jax.lax.cond(ready, studied, lambda life: (life.learner, nothing), life)
-        return TrainState(life._replace(learner=learner), iteration + 1), metrics
+        learner, metrics = jax.lax.cond(ready, updated, lambda life: (life.learner_state, nothing), life)
+        return TrainState(life._replace(learner_state=learner), iteration + 1), metrics
 
     def _adapt(self, number: int, seconds: float) -> None:
         wanted = number * CHUNK_SECONDS / max(seconds, 1e-6)

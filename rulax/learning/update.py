@@ -42,7 +42,7 @@ class Reading(NamedTuple):
     params: PyTree
 
 
-def start_life(learner: Learner, params: PyTree, key: Array) -> LearnerState:
+def init_learner_state(learner: Learner, params: PyTree, key: Array) -> LearnerState:
     """A newborn agent: its slow copy is itself."""
     copy = jax.tree.map(jnp.copy, params)  # a copy, because donated buffers may not be shared
     return LearnerState(params, copy, learner.optimiser.init(params), learner.rule.start(key), jnp.zeros((), jnp.int32))

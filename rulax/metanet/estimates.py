@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from rulax.metanet.sizes import Constants, Sizes
-from rulax.rules.returns import over_streams, retrace
-from rulax.rules.values import Bins, Moments, at_action, expected_value, log_probability, normalise, update_moments
 from rulax.types import Array, Batch, Experience, later, now
+from rulax.values.normalisation import Moments, normalise, update_moments
+from rulax.values.policies import at_action, log_probability
+from rulax.values.returns import over_streams, retrace
+from rulax.values.two_hot import Bins, expected_value
 
 
 class Scales(NamedTuple):

@@ -23,8 +23,9 @@ import jax
 import jax.numpy as jnp
 
 from rulax.metanet.estimates import Estimates, nothing_follows, outcome_known
-from rulax.rules.values import at_action, sign_log
 from rulax.types import Array, Batch, Experience, later, logits_of, now
+from rulax.values.policies import at_action
+from rulax.values.two_hot import sign_log
 
 
 class Signals(NamedTuple):
@@ -43,7 +44,7 @@ class Signals(NamedTuple):
     bootstrap: bool  # whether a target may depend on predictions of later states
 
 
-def look(batch: Batch, estimates: Estimates | None, bootstrap: bool = True) -> Signals:
+def make_signals(batch: Batch, estimates: Estimates | None, bootstrap: bool = True) -> Signals:
     """Gather the inputs from one batch; `estimates` is None for a rule without the value head."""
     experience = batch.experience
     # Policies are data to the meta-gradient: it crosses from update to update through y and z alone.

@@ -26,7 +26,7 @@ GATE_STD = 1.0
 GATE_BIAS = 1.0  # a fresh gate is open: with 0, as in the reference, the memory's zeros at birth would blank out all that was read
 
 
-class Reading(NamedTuple):
+class MetaReading(NamedTuple):
     """What the meta-network makes of a batch, with what lies between (it costs nothing: unused results are not computed)."""
 
     targets: Predictions  # logits: policy [T, B, A], state_prediction [T, B, N], action_prediction [T, B, N] at the action taken
@@ -64,7 +64,7 @@ class MetaNetwork(eqx.Module):
         self.summary = Linear(key_summary, hidden, 1, HEAD_STD) if sizes.lifetime else None
         self.lifetime = Lifetime(next(keys), sizes) if sizes.lifetime else None
 
-    def read(self, signals: Signals, memory: PyTree) -> tuple[PyTree, Reading]:
+    def read(self, signals: Signals, memory: PyTree) -> tuple[PyTree, MetaReading]:
         """The lifetime's memory after this update (() if there is none) and the targets; the memory *before* sets the gate."""
         encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
         encodings = encode(encoders, signals)
@@ -80,7 +80,7 @@ class MetaNetwork(eqx.Module):
             summary = self.summary(features)
             told = (encodings[1].inputs, summary, targets.get("state_prediction"))
             memory = self.lifetime.remember(memory, *told, signals.known)
-        return memory, Reading(targets, summary, tuple(encodings), recurrent, features)
+        return memory, MetaReading(targets, summary, tuple(encodings), recurrent, features)
 
 
 def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:

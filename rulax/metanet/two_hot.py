@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rulax.rules.values import Bins, signed_hyperbolic, two_hot
 from rulax.types import Array
+from rulax.values.two_hot import Bins, signed_hyperbolic, two_hot
 
 LEAN = 1e-5  # the reference divides by the width of a bin plus this, so that a value on a bin needs no special case
 

@@ -18,7 +18,7 @@ from rulax.discovery.window import Record
 from rulax.envs.base import Episode
 from rulax.envs.wrappers import TimeLimit, select, streams
 from rulax.learning.rollout import act, begin
-from rulax.learning.update import Learner, mean_loss, read, start_life, update
+from rulax.learning.update import Learner, init_learner_state, mean_loss, read, update
 from rulax.rules.base import UpdateRule
 from rulax.rules.regression import PREDICTION, as_experience
 from rulax.types import Array, Batch, Experience, LearnerState, Metrics, PyTree, later, now
@@ -29,7 +29,7 @@ class Tasks(NamedTuple):
 
     sample: Callable[[Array], PyTree]  # key -> task
     # task, agent, key -> what the next update learns from, and what the agent is judged by as it is
-    practise: Callable[[PyTree, PyTree, Array], tuple[Experience, Experience]]
+    collect: Callable[[PyTree, PyTree, Array], tuple[Experience, Experience]]
     score: Callable[[Experience, PyTree], Array]  # what it is judged by, agent -> what the agent is worth
     fresh: bool  # whether every update gets new experience, or the same again
 
@@ -37,7 +37,7 @@ class Tasks(NamedTuple):
 class Learned(NamedTuple):
     """What is left of a life whose experience was made elsewhere."""
 
-    learner: LearnerState
+    learner_state: LearnerState
     key: Array
 
 
@@ -54,7 +54,7 @@ def in_world(environment: Any, trajectories: int) -> Tasks:
     """Tasks of an environment with a `horizon`: whole episodes in so many streams. An agent is judged by what it does anyway."""
     world = streams(TimeLimit(environment, environment.horizon), trajectories)
 
-    def practise(task: PyTree, agent: PyTree, key: Array) -> tuple[Experience, Experience]:
+    def collect(task: PyTree, agent: PyTree, key: Array) -> tuple[Experience, Experience]:
         key_start, key_act = jax.random.split(key)
         agent = jax.lax.stop_gradient(agent)  # what happens is data: no derivative passes through the world
         actor = begin(world, task, agent.initial_memory(trajectories), key_start)
@@ -62,7 +62,7 @@ def in_world(environment: Any, trajectories: int) -> Tasks:
         experience = whole_episodes(experience, episode)
         return experience, experience
 
-    return Tasks(environment.sample_task, practise, lambda experience, agent: mean_return(experience), fresh=True)
+    return Tasks(environment.sample_task, collect, lambda experience, agent: mean_return(experience), fresh=True)
 
 
 def whole_episodes(experience: Experience, episode: Episode) -> Experience:
@@ -80,12 +80,12 @@ def mean_return(experience: Experience) -> Array:
 def with_examples(family: Any, number: int, judged: int, fresh: bool = False) -> Tasks:
     """Supervised tasks: `number` examples per update, by default the same ones again, and `judged` others."""
 
-    def practise(task: PyTree, agent: PyTree, key: Array) -> tuple[Experience, Experience]:
+    def collect(task: PyTree, agent: PyTree, key: Array) -> tuple[Experience, Experience]:
         key_learn, key_judge = jax.random.split(key)
         learned, asked = family.examples(task, key_learn, number), family.examples(task, key_judge, judged)
         return as_experience(*learned), as_experience(*asked)
 
-    return Tasks(family.sample_task, practise, squared_error, fresh)
+    return Tasks(family.sample_task, collect, squared_error, fresh)
 
 
 def squared_error(experience: Experience, agent: PyTree) -> Array:
@@ -96,22 +96,22 @@ def squared_error(experience: Experience, agent: PyTree) -> Array:
 
 def attempt(tasks: Tasks, learner: Learner, meta_params: PyTree, key: Array, times: int) -> Trial:
     """Draw a task and make `times` updates on it, each from what the agent as it then is finds out."""
-    key_task, key_birth, key_update = jax.random.split(key, 3)
+    key_task, key_agent, key_update = jax.random.split(key, 3)
     task = tasks.sample(key_task)
-    born = start_life(learner, meta_params, key_birth)
+    initial = init_learner_state(learner, meta_params, key_agent)
     keys = jax.random.split(key_update, times + 1)
     data_keys = keys if tasks.fresh else jnp.broadcast_to(key_update, keys.shape)
 
     def one(state: LearnerState, inputs: tuple[Array, Array]) -> tuple[LearnerState, tuple[Experience, Experience, Array]]:
         key, last = inputs
-        learned, judged = tasks.practise(task, state.params, key)
+        learned, judged = tasks.collect(task, state.params, key)
         after, _ = update(learner, {}, state, learned, key)
         # The last time it is only judged. One loop with an update too many is half of the code to compile.
         return select(last, state, after), (learned, judged, tasks.score(judged, state.params))
 
-    after, (learned, judged, scores) = jax.lax.scan(one, born, (data_keys, jnp.arange(times + 1) == times))
-    record = Record(born, now(learned), keys[:-1])
-    return Trial(Learned(after, key_birth), record, judged, scores)
+    after, (learned, judged, scores) = jax.lax.scan(one, initial, (data_keys, jnp.arange(times + 1) == times))
+    record = Record(initial, now(learned), keys[:-1])
+    return Trial(Learned(after, key_agent), record, judged, scores)
 
 
 class Window(NamedTuple):
@@ -129,21 +129,23 @@ def recorded(learner: Learner, outer: UpdateRule, strategy: str = "plain") -> Pr
     """
 
     def enter(meta_params: PyTree, trial: Trial) -> tuple[PyTree, Trial]:
-        born = start_life(learner, meta_params, trial.life.key)
-        return {}, trial._replace(life=trial.life._replace(learner=born), record=trial.record._replace(learner=born))
+        initial = init_learner_state(learner, meta_params, trial.life.key)
+        return {}, trial._replace(
+            life=trial.life._replace(learner_state=initial), record=trial.record._replace(learner_state=initial)
+        )
 
     def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Window, Metrics]:
-        born, experience, keys = trial.record
+        initial, experience, keys = trial.record
         if not len(keys):
-            return trial, Window(jax.tree.map(lambda x: x[None], born.params), trial.judged), {}
+            return trial, Window(jax.tree.map(lambda x: x[None], initial.params), trial.judged), {}
 
         def one(state: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, PyTree]:
             state, _ = updates.one(rule_params, state, *inputs)
             return state, state.params
 
         # Not `memory.repeat`: what it saves in short windows is the derivative in the first agent, which is all that counts here.
-        after, agents = jax.lax.scan(one, born, (experience, keys))
-        return trial._replace(life=trial.life._replace(learner=after)), Window(agents, later(trial.judged)), {}
+        after, agents = jax.lax.scan(one, initial, (experience, keys))
+        return trial._replace(life=trial.life._replace(learner_state=after)), Window(agents, later(trial.judged)), {}
 
     def judge(updates: Updates, rule_params: PyTree, trial: Trial, window: Window) -> tuple[Array, Metrics]:
         def one(inputs: Window) -> Array:
@@ -160,7 +162,7 @@ def lived(learner: Learner, outer: UpdateRule) -> Problem:
     """Trials as they were: for an estimator that only asks where they ended."""
 
     def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Window, Metrics]:
-        last = jax.tree.map(lambda x: x[None], trial.life.learner.params)
+        last = jax.tree.map(lambda x: x[None], trial.life.learner_state.params)
         return trial, Window(last, jax.tree.map(lambda x: x[-1:], trial.judged)), {}
 
     return recorded(learner, outer)._replace(enter=lambda meta_params, trial: ({}, trial), live=live)

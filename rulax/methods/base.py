@@ -1,7 +1,7 @@
 """What a method of the family offers: experiments. What an experiment is: one seed that can be advanced, and then tested.
 
-Whoever drives it (`rulax/run/method.py`) brings the clock, the progress bar, the seeds and the record; a method brings nothing but
-the science. A method's file ends in `EXPERIMENTS`, and `catalogue.py` names the file.
+Whoever drives it (`commands/method/run.py`) brings the clock, the progress bar, the seeds and the record; a method brings
+nothing but the science. A method's file ends in `EXPERIMENTS`, and `catalogue.py` names the file.
 """
 
 from __future__ import annotations

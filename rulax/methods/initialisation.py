@@ -32,7 +32,7 @@ class Phase(NamedTuple):
 class Plan(NamedTuple):
     """One experiment of the family, with all its numbers."""
 
-    birth: Callable[[Array], PyTree]  # key -> an agent at random
+    init_params: Callable[[Array], PyTree]  # key -> an agent at random
     train: Phase
     test: Phase
     problem: Problem
@@ -75,7 +75,7 @@ def meta_update(plan: Plan, state: State, key: Array) -> tuple[State, Metrics]:
 
 def start(plan: Plan, key: Array) -> State:
     """Before the first meta-update."""
-    meta_params = plan.birth(key)
+    meta_params = plan.init_params(key)
     return State(meta_params, plan.optimiser.init(meta_params))
 
 
@@ -115,8 +115,8 @@ class Initialisation(Study):
     chunk: int = 1
 
     def __post_init__(self) -> None:
-        key_birth, self.key, self.key_baseline = jax.random.split(jax.random.key(self.seed), 3)
-        self.state = start(self.plan, key_birth)
+        key_agent, self.key, self.key_baseline = jax.random.split(jax.random.key(self.seed), 3)
+        self.state = start(self.plan, key_agent)
         self.first = self.state.meta_params
 
         def several(state: State, key: Array, made: Array) -> tuple[State, Metrics]:

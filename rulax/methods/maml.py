@@ -57,11 +57,11 @@ def walking_plan(environment: Any, sizes: Walk, estimator: str) -> Plan:
     steps = Learning(learning_rate=sizes.meta_rate, schedule="linear", clip_gradient=0.5, adam_eps=1e-5)
     network = Network(hidden=sizes.hidden)
 
-    def birth(key: Array) -> PyTree:
+    def init_params(key: Array) -> PyTree:
         return make_gaussian_agent(key, environment.observation, environment.num_actions, network)
 
     return Plan(
-        birth=birth,
+        init_params=init_params,
         train=Phase(in_world(environment, sizes.trajectories), learner, sizes.updates, sizes.tasks),
         test=Phase(in_world(environment, 2 * sizes.trajectories), learner, 3, sizes.tested),
         problem=problem,
@@ -150,7 +150,7 @@ def start_sinusoid(estimator: str, suite: Suite, seed: int) -> Study:
     learner = Learner(rule, optax.sgd(sizes.rate))
     steps = Learning(learning_rate=sizes.meta_rate, schedule="cosine", clip_gradient=10.0)
     plan = Plan(
-        birth=regression_birth(family, Network(hidden=sizes.hidden, torso="mlp")),
+        init_params=init_regressor(family, Network(hidden=sizes.hidden, torso="mlp")),
         train=Phase(with_examples(family, sizes.shots, 10), learner, sizes.updates, sizes.tasks),
         test=Phase(with_examples(family, sizes.shots, 100), learner, 10, sizes.tested),
         problem=recorded(learner, rule),
@@ -163,7 +163,7 @@ def start_sinusoid(estimator: str, suite: Suite, seed: int) -> Study:
     return Initialisation(plan, seed, report_sinusoid, chunk=sizes.chunk)
 
 
-def regression_birth(family: Any, network: Network) -> Callable[[Array], PyTree]:
+def init_regressor(family: Any, network: Network) -> Callable[[Array], PyTree]:
     """Networks that predict one number."""
     inputs = jax.ShapeDtypeStruct((family.inputs,), np.float32)
     return lambda key: make_agent(key, inputs, 1, regression().heads(1), network)

@@ -23,12 +23,12 @@ from rulax.discovery.estimators import Problem, backprop
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.objectives import by_policy_gradient
-from rulax.discovery.population import Family, Member, birth
+from rulax.discovery.population import Family, Member, init_member
 from rulax.discovery.settings import Discovery
-from rulax.discovery.window import Record, Window, describe, practise
+from rulax.discovery.window import Record, Window, collect_as_data, describe
 from rulax.envs.base import Environment
 from rulax.envs.choice import DelayedChoice
-from rulax.envs.told import Told, ToldTask
+from rulax.envs.conditioned import Conditioned, ConditionedTask
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.life import make_learner
 from rulax.learning.rollout import act, begin
@@ -39,9 +39,9 @@ from rulax.methods.meta_gradient_mrp import MRP_EXPERIMENTS
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.base import Recipe
 from rulax.rules.tunable import constants_of, parameters_of, tunable
-from rulax.rules.values import Bins
 from rulax.settings import Learning, Network
 from rulax.types import Array, Experience, Metrics, PyTree
+from rulax.values.two_hot import Bins
 
 TEST_SEED = 2018  # never a seed of training
 TOLD = 5.0  # logits are told in this unit: from 0.4 to 6 is from a discount of 0.6 to 0.9975
@@ -105,29 +105,29 @@ class Setting:
             critic_trace=0.95,
             critic_learns_from="validation",
         )
-        world = Told(self.world, len(self.tuned))
+        world = Conditioned(self.world, len(self.tuned))
         return Family("meta_gradient", world, self.recipe(dict(zip(self.tuned, self.start, strict=True))), settings)
 
 
 def online_problem(family: Family, updates: int) -> Problem:
     """Online cross-validation: learn from the batch at hand, act, judge by what happened, which is the next batch."""
     world, settings, judged = family.environment, family.settings, by_policy_gradient(family)
-    assert isinstance(world, Told)
+    assert isinstance(world, Conditioned)
 
     def enter(meta_params: PyTree, online: Any) -> tuple[PyTree, Any]:
-        told = jax.lax.stop_gradient(jnp.stack(jax.tree.leaves(meta_params)) / TOLD)  # what an agent knows is data
+        context = jax.lax.stop_gradient(jnp.stack(jax.tree.leaves(meta_params)) / TOLD)  # what an agent knows is data
         actor = online.member.life.actor
-        actor = actor._replace(task=actor.task._replace(told=told), observation=world.retell(actor.observation, told))
-        pending = online.pending._replace(observation=world.retell(online.pending.observation, told))
+        actor = actor._replace(task=actor.task._replace(context=context), observation=world.recondition(actor.observation, context))
+        pending = online.pending._replace(observation=world.recondition(online.pending.observation, context))
         member = online.member._replace(life=online.member.life._replace(actor=actor))
         return meta_params, Online(member, pending)
 
     def live(updates: Updates, rule_params: PyTree, online: Any) -> tuple[Any, Window, Metrics]:
-        member, before = online.member, online.member.life.learner
+        member, before = online.member, online.member.life.learner_state
         key_life, key_update = jax.random.split(member.life.key)
         learner, learned = updates.one(rule_params, before, online.pending, key_update)
-        member = member._replace(life=member.life._replace(learner=learner, key=key_life), age=member.age + 1)
-        life, fresh, acted, keys = practise(family, member, family.recipe.learning.unroll)
+        member = member._replace(life=member.life._replace(learner_state=learner, key=key_life), age=member.age + 1)
+        life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
         critic = improve(settings, member.critic, fresh, fresh.behaviour)
         record = Record(before, jax.tree.map(lambda x: x[None], online.pending), key_update[None])
@@ -156,13 +156,13 @@ class Tuning(Study):
     # -- the agent that learns its constants ------------------------------------------------------------------------------------
 
     def _start(self, key: Array) -> State:
-        key_rule, key_birth = jax.random.split(key)
+        key_rule, key_member = jax.random.split(key)
         meta_params = self.family.recipe.rule.init(key_rule)
-        member = birth(self.family, key_birth)
-        task = ToldTask(self.setting.world.default_task(), jnp.stack(jax.tree.leaves(meta_params)) / TOLD)
-        actor = begin(self.family.streams, task, member.life.actor.memory, key_birth)
+        member = init_member(self.family, key_member)
+        task = ConditionedTask(self.setting.world.default_task(), jnp.stack(jax.tree.leaves(meta_params)) / TOLD)
+        actor = begin(self.family.streams, task, member.life.actor.memory, key_member)
         member = member._replace(life=member.life._replace(actor=actor))
-        life, pending, _, keys = practise(self.family, member, self.setting.learning.unroll)
+        life, pending, _, keys = collect_as_data(self.family, member, self.setting.learning.unroll)
         online = Online(member._replace(life=life._replace(key=keys.life)), pending)
         return State(meta_params, self.optimiser.init(meta_params, 1), online)
 
@@ -211,8 +211,8 @@ class Tuning(Study):
 
     def test(self) -> Tested:
         constants = {name: float(value) for name, value in constants_of(self.state.meta_params).items()}
-        told = jnp.stack(jax.tree.leaves(self.state.meta_params)) / TOLD
-        tuned = play(self.setting, self.family.environment, self.state.online.member.life.learner.params, told)
+        context = jnp.stack(jax.tree.leaves(self.state.meta_params)) / TOLD
+        tuned = play(self.setting, self.family.environment, self.state.online.member.life.learner_state.params, context)
         return judged(self.setting, tuned, self.scores, constants)
 
 
@@ -235,15 +235,15 @@ def judged(setting: Setting, tuned: np.ndarray, scores: dict[float, np.ndarray],
     return Tested(tuned / common, random, Reference("the best fixed discount", means[best] / common, "baseline"), others, details)
 
 
-def play(setting: Setting, world: Environment, agent: PyTree, told: Array | None = None) -> np.ndarray:
+def play(setting: Setting, world: Environment, agent: PyTree, context: Array | None = None) -> np.ndarray:
     """The returns of test episodes, one per stream, of an agent that learns no more."""
     streams = make_streams(world, setting.test_episodes)
-    task = world.default_task() if told is None else world.default_task()._replace(told=told)
+    task = world.default_task() if context is None else world.default_task()._replace(context=context)
 
     @functools.partial(jax.jit, compiler_options=COMPILE_FAST)
     def run(agent: PyTree, task: PyTree, key: Array) -> Array:
-        key_world, key_act = jax.random.split(key)
-        actor = begin(streams, task, agent.initial_memory(setting.test_episodes), key_world)
+        key_env, key_act = jax.random.split(key)
+        actor = begin(streams, task, agent.initial_memory(setting.test_episodes), key_env)
         _, _, episode = act(streams, agent, actor, setting.world.longest + 1, key_act)
         first = jnp.argmax(episode.ended, 0)  # every stream ends an episode within the time of the longest
         return jnp.take_along_axis(episode.total, first[None], 0)[0]

@@ -18,8 +18,8 @@ import optax
 
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, Study, Suite, Tested
 from rulax.methods.loop import Loop
-from rulax.rules.returns import lambda_returns
 from rulax.types import Array, Metrics, PyTree
+from rulax.values.returns import lambda_returns
 
 SEEDS = 10  # lives side by side in one study
 GRID = tuple(float(x) for x in np.linspace(0, 1, 21))  # constants to compare with

@@ -19,7 +19,7 @@ from rulax.learning.update import Learner
 from rulax.methods.adaptation import lived, recorded, with_examples
 from rulax.methods.base import WORST_MARGIN, Experiment, Published, Reference, Study, Suite, Tested
 from rulax.methods.initialisation import Initialisation, Phase, Plan
-from rulax.methods.maml import Walk, gap_closed, others, regression_birth, report_point, walking_plan
+from rulax.methods.maml import Walk, gap_closed, init_regressor, others, report_point, walking_plan
 from rulax.rules.likelihood_ratio import likelihood_ratio
 from rulax.rules.regression import regression
 from rulax.settings import Learning, Network
@@ -54,7 +54,7 @@ def start_sinusoid(suite: Suite, seed: int) -> Study:
     family = Sinusoid(largest_phase=2 * np.pi, points=sizes.points)
     learner = Learner(rule, optax.sgd(sizes.rate))
     plan = Plan(
-        birth=regression_birth(family, Network(hidden=sizes.hidden, activation="tanh", torso="mlp")),
+        init_params=init_regressor(family, Network(hidden=sizes.hidden, activation="tanh", torso="mlp")),
         train=Phase(with_examples(family, sizes.shots, sizes.points, fresh=True), learner, sizes.updates, sizes.tasks),
         test=Phase(with_examples(family, sizes.shots, sizes.points), learner, STEPS, sizes.tested),
         problem=lived(learner, rule),

@@ -29,9 +29,9 @@ from rulax.methods.base import Experiment, Progress, Published, Study, Suite, Te
 from rulax.methods.rl2_references import Judge, bandit, dependent_arms, informative_arm, random_mdp, two_arms, two_step
 from rulax.rules.base import Recipe
 from rulax.rules.ppo import ppo
-from rulax.rules.values import Bins
 from rulax.settings import Learning, Network
 from rulax.types import Experience, PyTree
+from rulax.values.two_hot import Bins
 
 TEST_TASKS = {"quick": 4_000, "full": 20_000}
 BLIND_TASKS = 1_000  # of the ablation that shows no reward
@@ -116,10 +116,10 @@ def play(world: Trial, steps: int, agent: PyTree, number: int, seed: int = TEST_
 
     @jax.jit
     def run(agent: PyTree, key: jax.Array) -> tuple[Experience, PyTree]:
-        key_world, key_act = jax.random.split(key)
-        actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_world)
+        key_env, key_act = jax.random.split(key)
+        actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_env)
         _, experience, _ = act(streams, agent, actor, steps, key_act)
-        return experience, actor.world.stream.world.task
+        return experience, actor.env_state.stream.env_state.task
 
     return run(agent, jax.random.key(seed))
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rulax.errors import UserError
+from rulax.records import folder as folders
 from rulax.report import parts
 from rulax.report.blocks import (
     Block,
@@ -26,9 +28,7 @@ from rulax.report.blocks import (
 )
 from rulax.report.html import number
 from rulax.report.page import write_page
-from rulax.run import folder as folders
-from rulax.run.errors import UserError
-from rulax.run.progress import count, duration
+from rulax.text import count, duration
 
 RESULTS = "compare.json"
 AGGREGATES = {

@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from rulax.records import folder as folders
+from rulax.records.rows import Row
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
 from rulax.report.html import number
 from rulax.report.page import write_page
-from rulax.run import folder as folders
-from rulax.run.log import Row
-from rulax.run.progress import count, duration
+from rulax.text import count, duration
 
 BASELINES, RULE = "baselines.json", "rule.safetensors"
-BY_PEOPLE = "actor_critic"
+HAND_DESIGNED = "actor_critic"
 FRESH, POPULATION = "fresh agents", "the population meanwhile"
 ROLES = ("validation", "training")  # in the order of what matters
 NO_PANEL = ("kind", "step", "seconds", "bad_agents")
@@ -42,13 +42,13 @@ def write_discover_page(folder: str | Path) -> Path:
     settings, summary = record["settings"], parts.read_json(folder / folders.SUMMARY)
     families = {"training": list(settings["envs"]), "validation": list(settings["validation"])}
     rows, broken = parts.read_lines(folder, lambda row: is_whole(row, families))
-    exams = [row for row in rows if row["kind"] == "evaluation"]
+    evaluations = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
     sticks = parts.read_json(folder / BASELINES)
     made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
-    blocks += [Facts(facts(summary, made)), scores(exams, families, settings["evaluation_seeds"], made)]
-    blocks += [returns(exams, meta, families, sticks, made), *optimisation(meta), family_table(families, sticks, summary)]
+    blocks += [Facts(facts(summary, made)), scores(evaluations, families, settings["evaluation_seeds"], made)]
+    blocks += [returns(evaluations, meta, families, sticks, made), *optimisation(meta), family_table(families, sticks, summary)]
     blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
     more = [("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
     blocks.append(parts.cost(summary.get("environment_steps"), summary.get("seconds"), summary.get("cpu_seconds"), more))
@@ -84,7 +84,7 @@ def facts(summary: dict[str, Any], made: int) -> list[Fact]:
     for role in ROLES:
         score = best.get(f"{role}_score")
         if score is not None:
-            found.append(Fact(f"{role} score", number(score), f"0 is untrained, 1 is {BY_PEOPLE}"))
+            found.append(Fact(f"{role} score", number(score), f"0 is untrained, 1 is {HAND_DESIGNED}"))
     steps, cpu = summary.get("environment_steps"), summary.get("cpu_seconds")
     return [
         *found,
@@ -101,32 +101,34 @@ def level(name: str, value: float, made: int) -> Line:
     return Line(name, [0, max(1, made)], [value, value], style="reference")
 
 
-def scores(exams: list[Row], families: dict[str, list[str]], seeds: int, made: int) -> Curves:
+def scores(evaluations: list[Row], families: dict[str, list[str]], seeds: int, made: int) -> Curves:
     """Mean scores of both kinds of families; each family faintly."""
-    steps = [row["step"] for row in exams]
-    lines = [level("untrained", 0.0, made), level(BY_PEOPLE, 1.0, made)] if exams else []
+    steps = [row["step"] for row in evaluations]
+    lines = [level("untrained", 0.0, made), level(HAND_DESIGNED, 1.0, made)] if evaluations else []
     for role in ROLES:
         if not families[role]:
             continue
         name = f"{role}, mean of {len(families[role])}" if len(families[role]) > 1 else role
-        lines.append(Line(name, steps, [row[f"{role}_score"] for row in exams]))
+        lines.append(Line(name, steps, [row[f"{role}_score"] for row in evaluations]))
         if len(families[role]) > 1:
-            lines += [Line(name, steps, [row[f"score/{family}"] for row in exams], style="faint") for family in families[role]]
+            lines += [
+                Line(name, steps, [row[f"score/{family}"] for row in evaluations], style="faint") for family in families[role]
+            ]
     note = (
         f"Score of the rule at that meta-step, on {seeds} fresh agents in each family: 0 is what untrained agents earn, 1 what "
-        f"{BY_PEOPLE} earns in the same number of steps. Thin lines are single families. No agent of discovery lives in a "
+        f"{HAND_DESIGNED} earns in the same number of steps. Thin lines are single families. No agent of discovery lives in a "
         "validation family; where there are some, they pick the best rule."
     )
     return Curves("Score of the rule", "meta-steps", "score of fresh agents", lines, note, points=True)
 
 
-def returns(exams: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any], made: int) -> Panels:
+def returns(evaluations: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any], made: int) -> Panels:
     """One panel for each family: what fresh agents earn, what the population earns, and the yardsticks."""
     panels = []
     for role in ("training", "validation"):
         for family in families[role]:
             key = f"evaluation_return/{family}"
-            lines = [Line(FRESH, [row["step"] for row in exams], [row.get(key) for row in exams])]
+            lines = [Line(FRESH, [row["step"] for row in evaluations], [row.get(key) for row in evaluations])]
             lived = [(row["step"], row[f"return/{family}"]) for row in meta if row.get(f"return/{family}") is not None]
             if lived:
                 lines.append(Line(POPULATION, [step for step, _ in lived], [value for _, value in lived]))
@@ -161,7 +163,7 @@ def family_table(families: dict[str, list[str]], sticks: dict[str, Any], summary
             earned = [result.get("returns", {}).get(family) for result in results]
             known = sticks.get(family) or {}
             score = results[1].get("scores", {}).get(family)
-            rows.append([family, role, known.get("untrained"), known.get(BY_PEOPLE), *earned, score])
+            rows.append([family, role, known.get("untrained"), known.get(HAND_DESIGNED), *earned, score])
     columns = ["family", "role", "untrained", "actor-critic", "at the start", "the best rule", "at the end", "score"]
     return Table(
         "Families", columns, rows, "Returns of fresh agents at the end of an evaluation; the score is that of the best rule."

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rulax.errors import UserError
+from rulax.records import folder as folders
 from rulax.report import explain_figures as figures
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Fact, Facts, Interactive, KeyValues, Notice, Text
@@ -13,9 +15,7 @@ from rulax.report.explain_words import decimal, sentences
 from rulax.report.html import number
 from rulax.report.page import asset, write_page
 from rulax.rules.registry import FILE_ENDINGS, split_ablations
-from rulax.run import folder as folders
-from rulax.run.errors import UserError
-from rulax.run.progress import duration
+from rulax.text import duration
 
 RESULTS = "explain.json"
 Found = dict[str, Any]

@@ -17,9 +17,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from rulax.records.folder import write_atomically
 from rulax.report import blocks as b
 from rulax.report import html
-from rulax.run.folder import write_atomically
 
 SCRIPTS = ("scale.js", "frame.js", "curves.js", "charts.js", "page.js")
 DIGITS = 6  # of a number in a chart: more cannot be seen and makes the file larger

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from rulax.records import folder as folders
+from rulax.records.rows import Row
 from rulax.report.blocks import Block, KeyValues, Notice
-from rulax.run import folder as folders
-from rulax.run.log import Row
-from rulax.run.progress import duration
+from rulax.text import duration
 
 MOST_NAMED = 8  # broken lines that are named one by one
 FEWEST_SEEDS = 5  # for an interval of the mean; with fewer it says little, and the range says all there is

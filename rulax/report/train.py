@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from rulax.records import folder as folders
+from rulax.records.rows import Row, final_returns
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, Line, Panels, Table
 from rulax.report.html import number
 from rulax.report.page import write_page
-from rulax.run import folder as folders
-from rulax.run.log import Row, final_returns
-from rulax.run.plot import carry_forward, seed_mean
-from rulax.run.progress import count, duration
+from rulax.report.plot import carry_forward, seed_mean
+from rulax.text import count, duration
 
 NO_PANEL = ("step", "seconds", "episodes", "episode_return", "return_per_seed", "episodes_per_seed")
 FIRST = ("episode_length", "loss", "policy_loss", "value_loss", "entropy", "gradient_norm")  # then by name

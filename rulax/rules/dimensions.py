@@ -1,6 +1,6 @@
 """Rules that look at the choices of one dimension at a time: how they teach an agent whose actions have several.
 
-Most rules ask a policy only for log-probabilities, entropies and divergences, which add up over dimensions (rules/values.py).
+Most rules ask a policy only for log-probabilities, entropies and divergences, which add up over dimensions (values/policies.py).
 Others go through a set of choices: they take its largest value, or let a meta-network read it. A joint action has A^D of them.
 So such a rule is shown every dimension as a stream of its own, with the same rewards, and the losses are added up.
 """

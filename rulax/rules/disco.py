@@ -12,16 +12,18 @@ import jax
 import jax.numpy as jnp
 
 from rulax.metanet.estimates import Estimates, Scales, episode_ends, estimate
-from rulax.metanet.features import look
+from rulax.metanet.features import make_signals
 from rulax.metanet.lifetime import start_lifetime
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.metanet.two_hot import leaning_value_loss
 from rulax.rules.base import UpdateRule
 from rulax.rules.dimensions import each_dimension
-from rulax.rules.values import Bins, entropy, kl, masked_mean, start_moments
 from rulax.settings import Learning, Network
 from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later
+from rulax.values.normalisation import masked_mean, start_moments
+from rulax.values.policies import entropy, kl
+from rulax.values.two_hot import Bins
 
 # Disco103 needs some 300 to 700 updates before it takes off, whatever their size; so updates are a quarter of those with which the
 # reference evaluates it on Catch (the preset reference-catch), half of them fresh, for a smaller network: a few minutes on two
@@ -66,7 +68,7 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
 
     def targets(network: MetaNetwork, state: DiscoState, batch: Batch) -> tuple[PyTree, DiscoState, Metrics]:
         scales, estimates = estimate(state.scales, batch, sizes, constants) if sizes.value else ((), None)
-        lifetime, reading = network.read(look(batch, estimates, sizes.bootstrap), state.lifetime)
+        lifetime, reading = network.read(make_signals(batch, estimates, sizes.bootstrap), state.lifetime)
         targets = dict(reading.targets)
         if estimates is not None:
             targets["value"] = estimates.target

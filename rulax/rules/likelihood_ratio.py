@@ -8,9 +8,10 @@ from rulax.agents.distributions import Distribution, sample_choice
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.linear_baseline import fitted_values
 from rulax.rules.ppo import clipped_surrogate
-from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import entropy, log_probability, masked_mean, standardise
 from rulax.types import Head
+from rulax.values.normalisation import masked_mean, standardise
+from rulax.values.policies import entropy, log_probability
+from rulax.values.returns import lambda_returns, over_streams
 
 categorical = Distribution(sample_choice, log_probability, entropy)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from rulax.rules.base import UpdateRule, no_params, no_state
-from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import SMALL_BINS, Bins, entropy, expected_value, log_probability, masked_mean, value_loss
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
+from rulax.values.normalisation import masked_mean
+from rulax.values.policies import entropy, log_probability
+from rulax.values.returns import lambda_returns, over_streams
+from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
 
 LEARNING = Learning(streams=16, unroll=16, learning_rate=3e-3, clip_gradient=0.5, adam_eps=1e-5)
 NETWORK = Network(hidden=(64, 64), activation="relu")

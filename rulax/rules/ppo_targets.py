@@ -7,10 +7,12 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.dimensions import each_dimension
-from rulax.rules.returns import generalised_advantages, over_streams
-from rulax.rules.values import SMALL_BINS, Bins, entropy, expected_value, kl, masked_mean, standardise, value_loss
 from rulax.settings import Learning, Network
 from rulax.types import Head, later, now
+from rulax.values.normalisation import masked_mean, standardise
+from rulax.values.policies import entropy, kl
+from rulax.values.returns import generalised_advantages, over_streams
+from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
 
 LEARNING = Learning(
     streams=32,

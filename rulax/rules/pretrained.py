@@ -22,16 +22,16 @@ import numpy as np
 from rulax.files import write_atomically
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
-from rulax.rules import found_with, rule_files
+from rulax.rules import rule_files, rule_settings
 from rulax.rules.ablations import ablate
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
 from rulax.rules.disco import disco
-from rulax.rules.found_with import FoundWith
 from rulax.rules.haiku_names import from_haiku, shapes_in_haiku, sizes_from_haiku, to_haiku
 from rulax.rules.registry import EMBEDDED
 from rulax.rules.rule_files import RuleFileError
+from rulax.rules.rule_settings import RuleSettings
 from rulax.types import Array, PyTree
 
 SHA256 = "dac840a15b81e8805326363458c33979626172618f620d9e6e170315388530aa"
@@ -44,9 +44,9 @@ DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
     # Not how it was found: agents whose values begin at zero learn what others do not (docs/results.md, "What Disco103 needs").
-    found_with.KEY: '{"network": {"first_values": "zero"}}',
+    rule_settings.KEY: '{"network": {"first_values": "zero"}}',
 }
-UNKNOWN = FoundWith(LEARNING, NETWORK)  # where a file does not say
+UNKNOWN = RuleSettings(LEARNING, NETWORK)  # where a file does not say
 NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
 
 
@@ -56,7 +56,7 @@ class RuleFile(NamedTuple):
     params: MetaNetwork
     sizes: Sizes
     about: dict[str, str]  # `found`, `licence`, and whatever else was written
-    found_with: FoundWith = UNKNOWN  # the settings to begin with
+    rule_settings: RuleSettings = UNKNOWN  # the settings to begin with
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
         del key
         return loaded.params
 
-    return disco(loaded.sizes, constants or loaded.found_with.constants)._replace(init=init)
+    return disco(loaded.sizes, constants or loaded.rule_settings.constants)._replace(init=init)
 
 
 def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
@@ -98,7 +98,7 @@ def load_rule(path: str | Path) -> RuleFile:
         check(path.name, tensors, shapes_of(sizes))
     else:
         raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
-    found = found_with.from_text(path.name, about.get(found_with.KEY, ""), UNKNOWN)
+    found = rule_settings.from_text(path.name, about.get(rule_settings.KEY, ""), UNKNOWN)
     return RuleFile(assemble(tensors, sizes), sizes, dict(about), found)
 
 

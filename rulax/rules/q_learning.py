@@ -7,10 +7,12 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.dimensions import each_dimension
-from rulax.rules.returns import over_streams, q_lambda
-from rulax.rules.values import SMALL_BINS, Bins, at_action, entropy, expected_value, kl, masked_mean, value_loss
 from rulax.settings import Learning, Network
 from rulax.types import Head, now
+from rulax.values.normalisation import masked_mean
+from rulax.values.policies import at_action, entropy, kl
+from rulax.values.returns import over_streams, q_lambda
+from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
 
 LEARNING = Learning(
     streams=4,

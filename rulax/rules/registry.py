@@ -122,8 +122,8 @@ def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any
     from rulax.rules.pretrained import load_rule, path_of, rule_of, without
 
     loaded = without(load_rule(path_of(name)), ablations)
-    make = functools.partial(rule_of, loaded, constants=loaded.found_with.constants)
-    return Recipe(make(**_arguments(name, make, options)), loaded.found_with.learning, loaded.found_with.network)
+    make = functools.partial(rule_of, loaded, constants=loaded.rule_settings.constants)
+    return Recipe(make(**_arguments(name, make, options)), loaded.rule_settings.learning, loaded.rule_settings.network)
 
 
 def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> None:

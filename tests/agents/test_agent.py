@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from rulax.agents import make_agent
-from rulax.rules.values import Bins, expected_value
 from rulax.settings import Network
 from rulax.types import Experience, Head, now
+from rulax.values.two_hot import Bins, expected_value
 
 ACTIONS, TIME, STREAMS = 3, 6, 4
 HEADS = {
@@ -137,7 +137,7 @@ def test_values_of_a_newborn_start_at_zero_if_asked():
     heads = {"policy": Head(ACTIONS), "value": Head(601, per_action=True), "next_policy": Head(ACTIONS, per_action=True)}
     spec, found = jax.ShapeDtypeStruct((4, 3, 2), jnp.float32), {}
     for start in ("drawn", "zero"):
-        network = Network(hidden=(32,), first_values=start)
+        network = Network(hidden=(32,), value_init=start)
         agent = make_agent(jax.random.key(1), spec, ACTIONS, heads, network)
         found[start] = agent.predict(agent.embed(experience(agent)))
     drawn, zero = (np.asarray(expected_value(found[start]["value"], Bins())) for start in ("drawn", "zero"))

@@ -10,8 +10,8 @@ import pytest
 
 from rulax.agents import make_agent
 from rulax.agents.torsos import Images, Numbers, Symbols, make_torso
-from rulax.learning.life import refresh
-from rulax.run.agent import AgentHandle
+from rulax.commands.agent import AgentHandle
+from rulax.learning.life import after_burn_in
 from rulax.settings import Network
 from rulax.types import Head
 from tests.agents.test_agent import NETWORKS, experience, make
@@ -124,7 +124,7 @@ def test_burn_in_refreshes_the_memory_and_changes_nothing_else(name):
     agent = make(name)
     data = experience(agent)
     whole = agent.predict(agent.embed(data))["policy"]
-    rest = refresh(agent, data, 2)
+    rest = after_burn_in(agent, data, 2)
     assert rest.action.shape[0] == data.action.shape[0] - 2
     np.testing.assert_allclose(agent.predict(agent.embed(rest))["policy"], whole[2:], rtol=1e-5, atol=1e-6)
     if NETWORKS[name].core != "none":
@@ -136,7 +136,7 @@ def test_the_handle_of_an_agent_takes_dictionaries():
     """What `rulax train nethack/...` tells users to call at the end."""
     network = Network(hidden=(5,), symbols=50, embedding=4)
     agent = make_agent(jax.random.key(0), NETHACK, 3, {"policy": Head(3)}, network)
-    world = SimpleNamespace(observation=NETHACK, native=lambda action: action, seen=lambda observation: observation)
+    world = SimpleNamespace(observation=NETHACK, native_action=lambda action: action, preprocess=lambda observation: observation)
     handle = AgentHandle(agent, world)
     one = {"glyphs": np.ones((21, 79), np.int16), "blstats": np.arange(27.0)}
     assert handle.act(one) in (0, 1, 2)

@@ -15,7 +15,7 @@ from rulax.envs.registry import list_environments, make
 from rulax.learning.train import TrainerConfig, make_trainer
 from rulax.rules.base import Recipe
 from rulax.rules.registry import make_rule
-from rulax.rules.values import SMALL_BINS, expected_value
+from rulax.values.two_hot import SMALL_BINS, expected_value
 
 pytestmark = pytest.mark.learning
 

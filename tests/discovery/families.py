@@ -5,7 +5,7 @@ import functools
 
 import jax
 
-from rulax.discovery.population import Family, populate
+from rulax.discovery.population import Family, init_population
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
 from tests.discovery.worlds import ACTIONS, NETWORK, SETTINGS, smooth_rule
@@ -23,7 +23,7 @@ def make_family(learning: Learning = LEARNING, **settings) -> Family:
 @functools.cache
 def population(agents: int = 2):
     """Newborn members of `make_family()`, [A]; nobody changes them."""
-    return jax.jit(lambda key: populate(make_family(agents=agents), key))(jax.random.key(0))
+    return jax.jit(lambda key: init_population(make_family(agents=agents), key))(jax.random.key(0))
 
 
 def member(index: int = 0):

@@ -10,7 +10,8 @@ from rulax.discovery.settings import Discovery
 from rulax.envs.probes import ObservationProbe
 from rulax.envs.wrappers import streams
 from rulax.learning.rollout import act, begin
-from rulax.rules.values import log_probability, signed_parabolic
+from rulax.values.policies import log_probability
+from rulax.values.two_hot import signed_parabolic
 from tests.discovery.worlds import INPUTS, random_experience
 
 SETTINGS = Discovery(critic_hidden=(8,), critic_learning_rate=0.01, critic_discount=0.9, critic_trace=0.7)

@@ -31,10 +31,10 @@ def make_problem(times, enter=lambda meta_params, member: (meta_params, member),
         return 0.5 * jnp.sum(jnp.square(theta - WANTED))
 
     def live(updates, eta, member):
-        learner = member.life.learner
+        learner = member.life.learner_state
         for _ in range(times):
             learner, _ = updates.one(eta, learner, None, None)
-        member = member._replace(life=member.life._replace(learner=learner), age=member.age + times)
+        member = member._replace(life=member.life._replace(learner_state=learner), age=member.age + times)
         return member, learner.params, {"validation_reward": -loss(learner.params)}
 
     def judge(updates, eta, member, window):
@@ -61,7 +61,7 @@ def test_backprop_passes_through_every_update_and_first_order_adds_them_up(updat
     np.testing.assert_allclose(whole, wanted, rtol=1e-5)
     np.testing.assert_allclose(sums, by_hand(eta, updates, 1.0)[0], rtol=1e-5)
     for member in (after, same):
-        np.testing.assert_allclose(member.life.learner.params, theta, rtol=1e-6)
+        np.testing.assert_allclose(member.life.learner_state.params, theta, rtol=1e-6)
     np.testing.assert_allclose(metrics["outer_loss"], 0.5 * np.sum((theta - WANTED) ** 2), rtol=1e-5)
     if updates == 1:
         np.testing.assert_allclose(whole, sums, rtol=1e-6)  # nothing to pass through
@@ -71,13 +71,13 @@ def test_backprop_passes_through_every_update_and_first_order_adds_them_up(updat
 
 def test_displacement_is_where_life_began_minus_where_it_ended():
     def enter(theta, member):
-        learner = member.life.learner._replace(params=theta)
-        return 0.25, member._replace(life=member.life._replace(learner=learner))
+        learner = member.life.learner_state._replace(params=theta)
+        return 0.25, member._replace(life=member.life._replace(learner_state=learner))
 
     start = jnp.array([3.0, 5.0])
     grads, after, _ = displacement(make_problem(3, enter), start, make_member())
     np.testing.assert_allclose(grads, (np.array([3.0, 5.0]) - GOAL) * (1 - 0.75**3), rtol=1e-5)
-    np.testing.assert_allclose(start - grads, after.life.learner.params, rtol=1e-5)
+    np.testing.assert_allclose(start - grads, after.life.learner_state.params, rtol=1e-5)
 
 
 def test_evolution_finds_the_direction_of_backprop_and_lives_on_unperturbed():
@@ -88,7 +88,7 @@ def test_evolution_finds_the_direction_of_backprop_and_lives_on_unperturbed():
     exact, same, _ = backprop(problem, eta, make_member())
     cosine = jnp.vdot(estimated, exact) / jnp.linalg.norm(estimated) / jnp.linalg.norm(exact)
     assert float(cosine) > 0.99
-    np.testing.assert_allclose(after.life.learner.params, same.life.learner.params, rtol=1e-6)
+    np.testing.assert_allclose(after.life.learner_state.params, same.life.learner_state.params, rtol=1e-6)
     assert float(metrics["fitness_spread"]) > 0
     before, later = make_member().life.key, after.life.key
     assert not np.array_equal(jax.random.key_data(before), jax.random.key_data(later))  # other noise in the next window

@@ -122,7 +122,7 @@ def life_with_data_held_still():
 
     def lived(rule_params, data, hold):
         inputs = (record.experience, record.keys, data)
-        state, (metrics, seen) = jax.lax.scan(functools.partial(one, rule_params, hold), record.learner, inputs)
+        state, (metrics, seen) = jax.lax.scan(functools.partial(one, rule_params, hold), record.learner_state, inputs)
         return judged(WEIGHTS, state.params, mean_penalties(metrics)), seen
 
     shapes = {"policy": (ACTIONS,), "value": (ACTIONS, SIZES.bins)}

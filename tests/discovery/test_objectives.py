@@ -9,9 +9,10 @@ import optax
 
 from rulax.discovery.memory import Updates
 from rulax.discovery.objectives import by_bootstrap
-from rulax.discovery.outer_loss import look
+from rulax.discovery.outer_loss import predict_along
 from rulax.discovery.window import Window
-from rulax.rules.values import kl, masked_mean
+from rulax.values.normalisation import masked_mean
+from rulax.values.policies import kl
 from tests.discovery.families import make_family, member
 from tests.discovery.worlds import ACTIONS, STREAMS
 
@@ -47,27 +48,27 @@ def judged(rate):
 
     def loss(amount, agent, weights):
         one = member()
-        learner = one.life.learner._replace(params=weights)
-        one = one._replace(life=one.life._replace(learner=learner))
+        learner = one.life.learner_state._replace(params=weights)
+        one = one._replace(life=one.life._replace(learner_state=learner))
         return objective(Updates(shift), amount, one, make_window(agent))[0]
 
     return jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2)))
 
 
 def test_who_is_already_there_has_nothing_to_learn():
-    agent = member().life.learner.params
+    agent = member().life.learner_state.params
     loss, grads = judged(0.0)(jnp.float32(0), agent, agent)
     np.testing.assert_allclose(loss, 0, atol=1e-6)
     assert float(optax.global_norm(grads)) < 1e-6
 
 
 def test_the_loss_is_the_distance_to_the_continuation_and_moves_only_the_agent():
-    agent = member().life.learner.params
+    agent = member().life.learner_state.params
     loss, (to_amount, to_agent, to_target) = judged(0.0)(jnp.float32(3), agent, agent)
     window, ahead = make_window(agent), jax.tree.map(lambda p: 16 * p, agent)
 
     def distance(agent):
-        wanted, reached = (look(one, window.validation)["policy"][:-1] for one in (ahead, agent))
+        wanted, reached = (predict_along(one, window.validation)["policy"][:-1] for one in (ahead, agent))
         return masked_mean(kl(wanted, reached), window.validation.valid)
 
     by_hand, slopes = jax.jit(jax.value_and_grad(distance))(agent)
@@ -79,12 +80,12 @@ def test_the_loss_is_the_distance_to_the_continuation_and_moves_only_the_agent()
 
 
 def test_the_last_step_follows_the_policy_gradient():
-    agent = member().life.learner.params
+    agent = member().life.learner_state.params
     loss, (_, to_agent, _) = judged(0.5)(jnp.float32(0), agent, agent)
     window = make_window(agent)
 
     def policy_loss(agent):
-        policy = jax.nn.log_softmax(look(agent, window.validation)["policy"][:-1])
+        policy = jax.nn.log_softmax(predict_along(agent, window.validation)["policy"][:-1])
         chosen = jnp.take_along_axis(policy, window.validation.action[..., None], -1)
         valid = window.validation.valid
         return -jnp.sum(window.advantage * chosen[..., 0] * valid) / jnp.sum(valid)

@@ -32,7 +32,7 @@ def lived():
         return x if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else jnp.ones_like(x)
 
     members = jax.tree.map(change, population(3))
-    return members._replace(age=jnp.array([3, 8, 5]), budget=jnp.array([8, 8, 0]), births=jnp.array([1, 4, 2]))
+    return members._replace(age=jnp.array([3, 8, 5]), budget=jnp.array([8, 8, 0]), resets=jnp.array([1, 4, 2]))
 
 
 @functools.cache
@@ -58,7 +58,9 @@ def test_those_whose_budget_is_spent_are_born_again_and_only_those():
     np.testing.assert_array_equal(after[".age"], [3, 0, 0])
     assert set(after[".budget"][1:]) <= {4, 8}
     for agent in (1, 2):
-        weights = [name for name in before if name.startswith((".life.learner.params", ".critic.params")) and "weight" in name]
+        weights = [
+            name for name in before if name.startswith((".life.learner_state.params", ".critic.params")) and "weight" in name
+        ]
         assert weights
         assert all((after[name][agent] != 1).any() for name in weights)
 
@@ -70,10 +72,10 @@ def test_a_newborn_has_a_task_of_its_own_and_has_seen_nothing():
     assert len({*task.tolist()}) == 3
     np.testing.assert_array_equal(after.life.replay.filled[1:], 0)
     assert int(after.life.replay.filled[0]) == 1
-    np.testing.assert_array_equal(after.life.learner.updates[1:], 0)
-    adam = jax.tree.leaves(jax.tree.map(lambda x: x[1:], (after.life.learner.optimiser_state, after.critic.optimiser_state)))
+    np.testing.assert_array_equal(after.life.learner_state.updates[1:], 0)
+    adam = jax.tree.leaves(jax.tree.map(lambda x: x[1:], (after.life.learner_state.optimiser_state, after.critic.optimiser_state)))
     assert all(not np.any(leaf) for leaf in adam)
-    fast, slow = after.life.learner.params, after.life.learner.slow
+    fast, slow = after.life.learner_state.params, after.life.learner_state.slow
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1:], b[1:]), fast, slow)
 
 

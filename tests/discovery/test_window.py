@@ -11,7 +11,7 @@ import pytest
 from rulax.discovery.flops import programs_in
 from rulax.discovery.meta_step import estimate, over_agents, rule_problem
 from rulax.discovery.outer_loss import outer_loss
-from rulax.discovery.population import populate
+from rulax.discovery.population import init_population
 from rulax.discovery.window import mean_penalties, relive
 from tests.discovery.families import make_family, member, population, rule_params
 
@@ -53,8 +53,8 @@ def test_a_window_lived_again_from_its_record_is_the_same():
 
     (loss, learner), again = jax.jit(jax.value_and_grad(outcome, has_aux=True))(rule_params())
     np.testing.assert_allclose(loss, metrics["outer_loss"], rtol=1e-5)
-    close(learner.params, after.life.learner.params, 1e-6)
-    close(learner.slow, after.life.learner.slow, 1e-6)
+    close(learner.params, after.life.learner_state.params, 1e-6)
+    close(learner.slow, after.life.learner_state.slow, 1e-6)
     assert float(optax.global_norm(grads)) > 1e-6
     close(again, grads)
 
@@ -62,7 +62,7 @@ def test_a_window_lived_again_from_its_record_is_the_same():
 def test_a_window_goes_on_where_the_last_one_ended():
     """The agent has made its updates, filled its replay, learned from fresh and old, and keeps its task."""
     before, (_, after, metrics) = member(), lived()
-    window, learner = metrics["window"], after.life.learner
+    window, learner = metrics["window"], after.life.learner_state
     assert [int(after.age), int(learner.updates), int(after.life.replay.filled)] == [2, 2, 4]
     assert window.record.experience.action.shape == (2, 3, 2)
     assert window.validation.action.shape == (4, 2)
@@ -73,9 +73,9 @@ def test_a_window_goes_on_where_the_last_one_ended():
 
 
 def test_a_life_without_a_gradient_is_over_and_the_other_goes_on():
-    learner = population().life.learner
+    learner = population().life.learner_state
     learner = learner._replace(params=jax.tree.map(lambda x: x.at[1].set(jnp.nan), learner.params))
-    spoiled = population()._replace(life=population().life._replace(learner=learner), budget=jnp.array([8, 8]))
+    spoiled = population()._replace(life=population().life._replace(learner_state=learner), budget=jnp.array([8, 8]))
     grads, after, _ = compiled()(rule_params(), spoiled)
     np.testing.assert_array_equal(np.isfinite(jax.vmap(optax.global_norm)(grads)), [True, False])
     np.testing.assert_array_equal(after.budget, [8, 0])
@@ -88,7 +88,7 @@ def test_agents_in_groups_give_what_all_at_once_give(at_once):
     members = population(5)
 
     def one(member):
-        grads = jax.tree.map(lambda x: jnp.tanh(x) @ x.T if x.ndim == 2 else x, member.life.learner.params)
+        grads = jax.tree.map(lambda x: jnp.tanh(x) @ x.T if x.ndim == 2 else x, member.life.learner_state.params)
         return grads, member._replace(age=member.age + 3), {"seen": member.life.actor.task}
 
     grads, after, metrics = jax.jit(lambda m: over_agents(one, m, at_once))(members)
@@ -110,6 +110,6 @@ def test_the_program_is_the_same_whatever_the_number_of_agents():
     numbers = {}
     for agents in (2, 8):
         family = make_family(agents=agents)
-        members = jax.eval_shape(lambda key, family=family: populate(family, key), jax.random.key(0))
+        members = jax.eval_shape(lambda key, family=family: init_population(family, key), jax.random.key(0))
         numbers[agents] = operations(jax.make_jaxpr(estimate(family, rule_problem(family, "plain")))(rule_params(), members))
     assert numbers[2] == numbers[8] > 1000

@@ -12,12 +12,12 @@ from rulax.agents import make_agent
 from rulax.discovery.outer_loss import with_penalties
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record
-from rulax.learning.update import Learner, start_life
+from rulax.learning.update import Learner, init_learner_state
 from rulax.metanet.sizes import Sizes
 from rulax.rules.base import UpdateRule
-from rulax.rules.values import kl
 from rulax.settings import Network
 from rulax.types import Experience, Head, now
+from rulax.values.policies import kl
 
 TIME, STREAMS, ACTIONS, INPUTS = 3, 2, 3, 4
 SIZES = Sizes(
@@ -82,7 +82,7 @@ def make_record(learner: Learner, updates: int) -> Record:
     """The middle of a life: a rule's memory that is not empty, and a slow copy that is not the agent."""
     spec = jax.ShapeDtypeStruct((INPUTS,), jnp.float32)
     agents = [make_agent(jax.random.key(k), spec, ACTIONS, learner.rule.heads(ACTIONS), NETWORK) for k in (0, 1)]
-    state = start_life(learner, agents[0], jax.random.key(2))
+    state = init_learner_state(learner, agents[0], jax.random.key(2))
     memory = jax.tree.map(lambda x: x + 0.1 * jax.random.normal(jax.random.key(3), x.shape, x.dtype), state.rule_state)
     state = state._replace(slow=agents[1], rule_state=memory)
     return Record(state, random_experience(0, updates), jax.random.split(jax.random.key(4), updates))

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rulax.commands.compare.settings import expand
+from rulax.commands.discover.settings import build_discover
 from rulax.discovery import estimators
 from rulax.envs import suites
-from rulax.run.compare_config import expand
-from rulax.run.discover_config import build_discover
 from tests.discovery.test_estimators import GOAL, WANTED, make_member, make_problem
 from tests.docs.pages import DOCS
 
@@ -44,7 +44,7 @@ def test_the_estimator_is_the_meta_gradient_along_its_direction(monkeypatch):
         return forward(problem, eta, member._replace(life=member.life._replace(key=key)))
 
     found, after, metrics = jax.jit(jax.vmap(with_key))(jax.random.split(jax.random.key(3), samples))
-    np.testing.assert_allclose(after.life.learner.params[0], same.life.learner.params, rtol=1e-6)
+    np.testing.assert_allclose(after.life.learner_state.params[0], same.life.learner_state.params, rtol=1e-6)
     assert np.isfinite(metrics["outer_loss"]).all()
     # (g . v) v has mean g and variance |g|^2 + g_i^2.
     error = np.sqrt((np.sum(np.square(exact)) + np.square(exact)) / samples)
@@ -58,7 +58,7 @@ def test_the_method_learns_what_agents_are_born_with():
     moved, _, _ = estimators.displacement(problem, start, make_member())
     exact, after, _ = estimators.backprop(problem, start, make_member())
     end = GOAL + (np.array([3.0, 5.0]) - GOAL) * 0.75**3
-    np.testing.assert_allclose(after.life.learner.params, end, rtol=1e-5)
+    np.testing.assert_allclose(after.life.learner_state.params, end, rtol=1e-5)
     np.testing.assert_allclose(moved, np.array([3.0, 5.0]) - end, rtol=1e-5)
     np.testing.assert_allclose(exact, 0.75**3 * (end - WANTED), rtol=1e-5)
 

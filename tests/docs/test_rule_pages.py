@@ -7,8 +7,8 @@ import re
 import jax
 import pytest
 
+from rulax.commands.cli import COMMANDS
 from rulax.rules.registry import EMBEDDED, RULES, STORED, make_rule
-from rulax.run.cli import COMMANDS
 from tests.docs.pages import DOCS, links, sections
 from tests.rules.data import make_targets, random_batch, taken_predictions
 from tests.shared import ROOT

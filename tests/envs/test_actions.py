@@ -16,13 +16,13 @@ from rulax.envs.tasks import trial
 def test_one_choice():
     actions = one_of(3, start=5)
     assert (actions.number, actions.dimensions) == (3, 0)
-    np.testing.assert_array_equal(actions.native(np.array([0, 2])), [5, 7])
+    np.testing.assert_array_equal(actions.native_action(np.array([0, 2])), [5, 7])
 
 
 def test_smaller_dimensions_share_out_their_choices():
     actions = several_of([2, 6, 3], starts=[0, 10, -1])
     assert (actions.number, actions.dimensions) == (6, 3)
-    meant = np.stack([actions.native(np.full(3, choice)) for choice in range(6)], -1)
+    meant = np.stack([actions.native_action(np.full(3, choice)) for choice in range(6)], -1)
     np.testing.assert_array_equal(meant, [[0, 0, 0, 1, 1, 1], [10, 11, 12, 13, 14, 15], [-1, -1, 0, 0, 1, 1]])
     uneven = several_of([3, 5]).values
     assert set(uneven[0]) == {0, 1, 2}, "every choice of the world can be made"
@@ -33,13 +33,13 @@ def test_real_numbers_by_bins():
     low, high = np.array([[-2.0, 0.0]], np.float32), np.array([[2.0, 1.0]], np.float32)
     actions = evenly_spaced(low, high, 5)
     assert (actions.number, actions.dimensions) == (5, 2)
-    own = actions.native(np.array([[0, 4], [2, 1]]))
+    own = actions.native_action(np.array([[0, 4], [2, 1]]))
     np.testing.assert_allclose(own, [[[-2, 1]], [[0, 0.25]]])
     assert own.dtype == np.float32
-    np.testing.assert_array_equal(jax.jit(lambda a: actions.native(a, jnp))(jnp.array([[0, 4], [2, 1]])), own)
+    np.testing.assert_array_equal(jax.jit(lambda a: actions.native_action(a, jnp))(jnp.array([[0, 4], [2, 1]])), own)
     single = evenly_spaced(low[:, 0], high[:, 0], 3)
     assert single.dimensions == 0, "one real number is one choice"
-    np.testing.assert_allclose(single.native(np.array([0, 1])), [[-2], [0]])
+    np.testing.assert_allclose(single.native_action(np.array([0, 1])), [[-2], [0]])
     for bins in (1, True, 2.5):
         with pytest.raises(ValueError, match="bins must be a whole number of at least 2"):
             evenly_spaced(low, high, bins)
@@ -62,7 +62,7 @@ def test_the_binned_point_walks_as_the_point_does():
     assert bool(transition.terminated)
     _, moved = world.step(task, world.reset(task, jax.random.key(0))[0], jnp.array([0, 1]), jax.random.key(0))
     np.testing.assert_allclose(moved.observation, [-0.1, 0.0], atol=1e-7)
-    np.testing.assert_array_equal(world.native(np.array([[0, 2]])), [[-1, 1]])
+    np.testing.assert_array_equal(world.native_action(np.array([[0, 2]])), [[-1, 1]])
 
 
 def test_the_best_of_the_factored_bandit_is_the_best_of_all_joint_actions():

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import rulax.envs
+from rulax.commands.listing import envs_command
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
 from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import TimeLimit
-from rulax.run.listing import envs_command
 
 
 def test_listing_does_not_import_jax():
@@ -26,7 +26,7 @@ def test_listing_does_not_import_jax():
 
 def test_listing_families_imports_no_package_of_theirs():
     code = (
-        "import sys; from rulax.run.listing import envs_command; from rulax.envs.catalogue import adapter_families; "
+        "import sys; from rulax.commands.listing import envs_command; from rulax.envs.catalogue import adapter_families; "
         "envs_command({}); "
         "heavy = {'jax', 'numpy', *(family.package for family in adapter_families().values())} & set(sys.modules); "
         "assert not heavy, heavy"

@@ -8,7 +8,8 @@ import pytest
 
 import rulax
 from rulax.agents import make_agent
-from rulax.discovery.evaluate import unmoved
+from rulax.commands.agent import AgentHandle
+from rulax.discovery.evaluate import frozen
 from rulax.envs.registry import make
 from rulax.envs.wrappers import Wrapped
 from rulax.envs.wrappers import streams as make_streams
@@ -17,7 +18,6 @@ from rulax.learning.train import TrainerConfig, make_trainer
 from rulax.methods.plain import NETWORK
 from rulax.rules.disco import disco
 from rulax.rules.registry import make_rule
-from rulax.run.agent import AgentHandle
 from rulax.types import Factored, now
 from tests.metanet.worlds import SMALL
 from tests.shared import weights
@@ -59,7 +59,7 @@ def test_whole_lives_with_one_dimension_are_those_with_one_choice(name, monkeypa
     single, single_metrics = lived(Single(Counter(length=4, num_actions=3)), made)
     for key, values in plain_metrics.items():
         np.testing.assert_allclose(single_metrics[key], values, rtol=2e-4, atol=1e-5, err_msg=key)
-    for one, other in zip(*(jax.tree.leaves(each.life.learner.params) for each in (plain, single)), strict=True):
+    for one, other in zip(*(jax.tree.leaves(each.life.learner_state.params) for each in (plain, single)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
     if plain.life.replay:
         assert isinstance(single.life.replay.storage.behaviour, Factored)
@@ -105,12 +105,12 @@ def test_agents_that_never_change_live_here_too():
     """They are what `rulax compare` starts its scores from."""
     recipe = make_rule("actor_critic")
     small = dataclasses.replace(recipe.learning, streams=2, unroll=4), dataclasses.replace(recipe.network, hidden=(4,))
-    recipe = unmoved(recipe._replace(learning=small[0], network=small[1]))
+    recipe = frozen(recipe._replace(learning=small[0], network=small[1]))
     trainer = make_trainer(make("catch/several"), recipe, TrainerConfig(total_steps=16))
     state = trainer.init(jax.random.key(0))
-    before = jax.tree.map(np.asarray, state.life.learner.params)
+    before = jax.tree.map(np.asarray, state.life.learner_state.params)
     state, _ = trainer.advance(state)
-    jax.tree.map(np.testing.assert_array_equal, before, state.life.learner.params)
+    jax.tree.map(np.testing.assert_array_equal, before, state.life.learner_state.params)
 
 
 def test_gymnasium_s_pendulum_trains_by_bins():

@@ -14,7 +14,7 @@ import pytest
 
 import rulax
 from rulax.envs.registry import make
-from rulax.learning.life import practise, store
+from rulax.learning.life import collect, store
 from rulax.learning.train import TrainerConfig, make_trainer
 from rulax.learning.update import update
 from rulax.rules.base import Recipe
@@ -41,10 +41,10 @@ def lived(world, made: Recipe, iterations=3):
     """An agent that acted but never learned, and all that it stored: the network of that time can be asked again."""
     trainer = make_trainer(world, made, TrainerConfig())
     life = jax.tree.map(lambda x: x[0], trainer.init(jax.random.key(1)).life)
-    iterate = jax.jit(lambda life, key: store(*practise(trainer.streams, UNROLL, life, key)[:2]))
+    iterate = jax.jit(lambda life, key: store(*collect(trainer.streams, UNROLL, life, key)[:2]))
     for key in jax.random.split(jax.random.key(2), iterations):
         life = iterate(life, key)
-    return trainer, life.learner, trajectories(life.replay.storage, slice(iterations * STREAMS))
+    return trainer, life.learner_state, trajectories(life.replay.storage, slice(iterations * STREAMS))
 
 
 def trajectories(stored: Experience, chosen: slice) -> Experience:
@@ -119,13 +119,13 @@ def test_many_seeds_are_many_single_runs():
     newborn = together.init(jax.random.key(2))
     lives = [jax.tree.map(lambda x, seed=seed: jnp.copy(x[seed : seed + 1]), newborn.life) for seed in range(3)]
     state, metrics = finish(together, newborn)
-    assert (state.life.learner.updates == 5).all()
+    assert (state.life.learner_state.updates == 5).all()
     alone = make_trainer(CATCH, recipe("lstm"), dataclasses.replace(config, seeds=1))
     for seed, life in enumerate(lives):
         state_alone, metrics_alone = finish(alone, state._replace(life=life, iteration=jnp.int32(0)))
         np.testing.assert_array_equal(state_alone.life.replay.storage.action[0], state.life.replay.storage.action[seed])
         np.testing.assert_allclose(metrics_alone["loss"][:, 0], metrics["loss"][:, seed], rtol=1e-4)
-        theirs, ours = (s.life.learner.params.torso.mlp.layers[0].weight for s in (state, state_alone))
+        theirs, ours = (s.life.learner_state.params.torso.mlp.layers[0].weight for s in (state, state_alone))
         np.testing.assert_allclose(theirs[seed], ours[0], rtol=1e-3, atol=1e-4)
     assert len({float(loss) for loss in metrics["loss"][-1]}) == 3
 
@@ -137,15 +137,15 @@ def test_gymnasium_trains_a_recurrent_agent():
     state = trainer.init(jax.random.key(0))
     for _ in range(trainer.warm_iterations):
         state, _ = trainer.advance(state, 1)
-    newborn = jax.tree.map(lambda x: jnp.copy(x[1]), state.life.learner)
+    newborn = jax.tree.map(lambda x: jnp.copy(x[1]), state.life.learner_state)
     stored = jax.tree.map(lambda x: jnp.asarray(x[1, : 3 * STREAMS]), trainer.replay.storage)  # [N, T, ...]
     in_time = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), stored._replace(memory=()))
     check_reading(newborn, in_time._replace(memory=stored.memory))
     state, metrics = finish(trainer, state)
     trainer.close()
-    assert (state.life.learner.updates == 2).all()
+    assert (state.life.learner_state.updates == 2).all()
     assert np.isfinite(metrics["loss"]).all()
-    before, after = newborn.params.torso, state.life.learner.params.torso
+    before, after = newborn.params.torso, state.life.learner_state.params.torso
     assert np.abs(after.mlp.layers[0].weight[1] - before.mlp.layers[0].weight).max() > 1e-3
 
 

@@ -54,7 +54,7 @@ def test_no_key_is_used_twice():
     seen = []
     for _ in range(3):
         keys = split_keys(life)
-        children = [*jax.random.split(keys.act, 5), *jax.random.split(keys.study), keys.act, keys.study, life.key]
+        children = [*jax.random.split(keys.act, 5), *jax.random.split(keys.learn), keys.act, keys.learn, life.key]
         seen += [tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in children]
         life = life._replace(key=keys.life)
     assert len(set(seen)) == len(seen)
@@ -64,7 +64,7 @@ def test_stored_frames_make_no_difference_but_in_size(overlapped):
     folded, state, metrics = overlapped
     whole = make_trainer(Flicker(frames=1), RECIPE, CONFIG)
     state_whole, metrics_whole = lead(whole)
-    same(state.life.learner, state_whole.life.learner)
+    same(state.life.learner_state, state_whole.life.learner_state)
     jax.tree.map(np.testing.assert_array_equal, metrics, metrics_whole)
     assert np.isnan(metrics["loss"]).all(1).tolist() == [True, True] + [False] * 8, "it waits for the warm-up"
     images = [sum(x.nbytes for x in jax.tree.leaves(each.replay.storage.observation)) for each in (whole, folded)]
@@ -77,7 +77,7 @@ def test_overlap_acts_with_parameters_that_are_one_update_old(overlapped):
     assert trainer.overlap
     by_hand = make_trainer(Flicker(), RECIPE, dataclasses.replace(CONFIG, overlap="off"))
     begun = by_hand.init(jax.random.key(0)).life
-    learners, actor, key, losses = [begun.learner], begun.actor, begun.key, []
+    learners, actor, key, losses = [begun.learner_state], begun.actor, begun.key, []
     for iteration in range(10):
         acted = by_hand._act(learners[max(0, iteration - 1)].params, actor, key)
         learner, learned = by_hand._learn(learners[-1], acted)
@@ -85,7 +85,7 @@ def test_overlap_acts_with_parameters_that_are_one_update_old(overlapped):
         actor, key = acted.actor, acted.keys.life
         losses.append(learned["loss"])
     np.testing.assert_array_equal(metrics["loss"], losses)
-    same(state.life.learner, learners[-1])
+    same(state.life.learner_state, learners[-1])
     in_turns = lead(by_hand)[1]["loss"]
     np.testing.assert_array_equal(in_turns[2], losses[2])
     assert not np.array_equal(in_turns[5:], losses[5:]), "it is not the same as taking turns"
@@ -96,7 +96,7 @@ def test_timing_and_chunks_change_nothing(overlapped, monkeypatch):
     monkeypatch.setattr("rulax.learning.host.CHUNK_SECONDS", 0.0)  # every chunk is one iteration
     monkeypatch.setattr(trainer.environment, "pause", 0.002)
     slow, metrics_slow = lead(trainer)
-    same(state.life.learner, slow.life.learner)
+    same(state.life.learner_state, slow.life.learner_state)
     jax.tree.map(np.testing.assert_array_equal, metrics, metrics_slow)
 
 

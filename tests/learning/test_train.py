@@ -48,7 +48,7 @@ def test_a_run_counts_its_steps_and_episodes():
     assert metrics["loss"].shape == (10, 2)
     assert (metrics["episodes"].sum(0) == 4 * (50 // 4)).all()
     assert (metrics["episode_length"].sum(0) == 4 * 48).all()
-    assert (state.life.learner.updates == 10).all()
+    assert (state.life.learner_state.updates == 10).all()
     assert metrics["bad_rewards"].sum() == 0
 
 
@@ -66,7 +66,7 @@ def test_seeds_differ_and_are_reproducible():
     one, _ = finish(trainer, trainer.init(jax.random.key(0)))
     two, _ = finish(trainer, trainer.init(jax.random.key(0)))
     same(one, two)
-    weights = np.asarray(one.life.learner.params.torso.mlp.layers[0].weight)
+    weights = np.asarray(one.life.learner_state.params.torso.mlp.layers[0].weight)
     assert not np.allclose(weights[0], weights[1])
     assert len(set(np.asarray(one.life.actor.task).tolist())) == 3, "each agent has its own task"
 
@@ -78,7 +78,7 @@ def test_updates_wait_until_the_buffer_holds_enough():
     assert np.isnan(metrics["loss"][:2]).all()
     assert np.isfinite(metrics["loss"][2:]).all()
     assert metrics["bad_gradients"].sum() == 0
-    assert (state.life.learner.updates == 4).all()
+    assert (state.life.learner_state.updates == 4).all()
     assert (state.life.replay.filled == 24).all()
 
 

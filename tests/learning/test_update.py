@@ -7,7 +7,7 @@ import pytest
 
 from rulax.agents import make_agent
 from rulax.learning.life import make_learner
-from rulax.learning.update import start_life, update
+from rulax.learning.update import init_learner_state, update
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
 from rulax.settings import Learning, Network
 from rulax.types import Experience, Head
@@ -40,7 +40,7 @@ def make(rule, **learning):
     learner = make_learner(recipe)
     spec = jax.ShapeDtypeStruct((INPUTS,), jnp.float32)
     agent = make_agent(jax.random.key(0), spec, ACTIONS, rule.heads(ACTIONS), NETWORK)
-    return learner, start_life(learner, agent, jax.random.key(1))
+    return learner, init_learner_state(learner, agent, jax.random.key(1))
 
 
 def experience(seed=0):

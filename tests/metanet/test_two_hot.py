@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rulax.metanet.two_hot import leaning_two_hot, leaning_value_loss
-from rulax.rules.values import Bins, two_hot
+from rulax.values.two_hot import Bins, two_hot
 
 rlax = pytest.importorskip("rlax")
 

@@ -14,16 +14,17 @@ from rulax.discovery.estimators import backprop
 from rulax.discovery.outer_loss import outer_loss
 from rulax.discovery.window import relive
 from rulax.envs.choice import DelayedChoice
-from rulax.envs.told import Told, ToldTask
-from rulax.learning.update import Learner, start_life, update
+from rulax.envs.conditioned import Conditioned, ConditionedTask
+from rulax.learning.update import Learner, init_learner_state, update
 from rulax.methods import meta_gradient, meta_gradient_mrp
 from rulax.methods.meta_gradient import Online, Setting, Tuning, judged, online_problem
 from rulax.methods.meta_gradient_mrp import LOOK_ALIKES, SIGNAL_THEN_NOISE, Lives, validation_loss
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.tunable import tunable
-from rulax.rules.values import Bins, log_probability
 from rulax.settings import Learning, Network
 from rulax.types import Experience, now
+from rulax.values.policies import log_probability
+from rulax.values.two_hot import Bins
 
 KEY = jax.random.key(0)
 TIME, STREAMS, ACTIONS, INPUTS = 5, 3, 2, 3
@@ -69,7 +70,7 @@ def test_the_gradient_through_updates_is_that_of_finite_differences(updates):
 
         @jax.jit
         def outcome(numbers):
-            state = start_life(learner, agent, KEY)
+            state = init_learner_state(learner, agent, KEY)
             params = {"discount": numbers[0], "trace": numbers[1]}
             for batch in batches:
                 state, _ = update(learner, params, state, batch, KEY)
@@ -109,16 +110,16 @@ def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
     np.testing.assert_array_equal(learned_from.action, start.online.pending.action)
     np.testing.assert_array_equal(online.pending.action, window.validation.action)  # and is learned from next
     np.testing.assert_array_equal(online.pending.observation[0], start.online.member.life.actor.observation)
-    assert int(online.member.life.learner.updates) == 1
+    assert int(online.member.life.learner_state.updates) == 1
 
     def outcome(meta_params):
         learner, _ = relive(problem.updates, meta_params, window.record)
         return outer_loss(family.settings, learner.params, window.validation, window.advantage, {})[0]
 
-    again = jax.jit(jax.grad(outcome))(start.meta_params)
+    next_episode = jax.jit(jax.grad(outcome))(start.meta_params)
     assert float(optax.global_norm(grads)) > 1e-8
     for name in grads:
-        np.testing.assert_allclose(grads[name], again[name], rtol=1e-3, atol=1e-9)
+        np.testing.assert_allclose(grads[name], next_episode[name], rtol=1e-3, atol=1e-9)
 
 
 def test_the_agent_is_told_its_constants_as_they_are_now():
@@ -127,21 +128,21 @@ def test_the_agent_is_told_its_constants_as_they_are_now():
     _, online = problem.enter(moved, start.online)
     wanted = np.array([moved["discount"], moved["trace"]]) / meta_gradient.TOLD
     actor = online.member.life.actor
-    for told in (actor.task.told, actor.observation[..., -2:], online.pending.observation[..., -2:]):
-        np.testing.assert_allclose(told, np.broadcast_to(wanted, told.shape), rtol=1e-6)
+    for context in (actor.task.context, actor.observation[..., -2:], online.pending.observation[..., -2:]):
+        np.testing.assert_allclose(context, np.broadcast_to(wanted, context.shape), rtol=1e-6)
     np.testing.assert_array_equal(online.pending.observation[..., :-2], start.online.pending.observation[..., :-2])
     assert isinstance(online, Online)
 
 
 def test_a_world_that_tells_is_otherwise_the_same():
     plain = DelayedChoice(longest=3)
-    world, told = Told(plain, 2), jnp.array([0.25, -1.0])
-    task, own = ToldTask(plain.default_task(), told), plain.default_task()
+    world, context = Conditioned(plain, 2), jnp.array([0.25, -1.0])
+    task, own = ConditionedTask(plain.default_task(), context), plain.default_task()
     for begin, other in ((world.reset(task, KEY), plain.reset(own, KEY)),):
-        np.testing.assert_array_equal(begin[1], jnp.concatenate([other[1], told]))
+        np.testing.assert_array_equal(begin[1], jnp.concatenate([other[1], context]))
     state, transition = world.step(task, world.reset(task, KEY)[0], jnp.int32(1), KEY)
     wanted_state, wanted = plain.step(own, plain.reset(own, KEY)[0], jnp.int32(1), KEY)
-    np.testing.assert_array_equal(transition.observation, jnp.concatenate([wanted.observation, told]))
+    np.testing.assert_array_equal(transition.observation, jnp.concatenate([wanted.observation, context]))
     assert world.observation.shape == transition.observation.shape
     jax.tree.map(np.testing.assert_array_equal, state, wanted_state)
     assert float(transition.reward) == float(wanted.reward)

@@ -15,7 +15,7 @@ from rulax.discovery.estimators import backprop, displacement, first_order
 from rulax.discovery.window import Record
 from rulax.envs.regression import Sinusoid
 from rulax.learning.life import Life
-from rulax.learning.update import Learner, start_life
+from rulax.learning.update import Learner, init_learner_state
 from rulax.methods.adaptation import Tasks, Trial, attempt, lived, recorded, squared_error, with_examples
 from rulax.rules.likelihood_ratio import categorical, likelihood_ratio
 from rulax.rules.regression import PREDICTION, as_experience, regression
@@ -63,9 +63,9 @@ def reinforced():
     )
     learner = Learner(likelihood_ratio(distribution=gaussian), optax.sgd(0.3))
     outer = likelihood_ratio(clip=5.0, distribution=gaussian)
-    born = start_life(learner, agent, keys[5])
-    record = Record(born, jax.tree.map(lambda x: x[:-1], experience), jax.random.split(keys[5], UPDATES))
-    trial = Trial(Life(born, (), (), keys[5]), record, experience, jnp.zeros(UPDATES + 1))
+    init_agent = init_learner_state(learner, agent, keys[5])
+    record = Record(init_agent, jax.tree.map(lambda x: x[:-1], experience), jax.random.split(keys[5], UPDATES))
+    trial = Trial(Life(init_agent, (), (), keys[5]), record, experience, jnp.zeros(UPDATES + 1))
     return agent, learner, outer, trial
 
 
@@ -189,6 +189,6 @@ def test_reptile_moves_to_where_gradient_descent_on_a_quadratic_ends():
     shrink = np.eye(2) - 2 * rate * x.T @ x / 5
     ends = [best + np.linalg.matrix_power(shrink, k) @ (start - best) for k in range(times + 1)]
     np.testing.assert_allclose(grads.weight, start - ends[-1], rtol=1e-6)
-    np.testing.assert_allclose(after.life.learner.params.weight, ends[-1], rtol=1e-6)
+    np.testing.assert_allclose(after.life.learner_state.params.weight, ends[-1], rtol=1e-6)
     np.testing.assert_allclose(trial.scores, [np.mean((x @ (w - best)) ** 2) for w in ends], rtol=1e-6)
     np.testing.assert_allclose(metrics["outer_loss"], trial.scores[-1], rtol=1e-6)

@@ -7,12 +7,12 @@ import types
 import numpy as np
 import pytest
 
+from rulax.commands.cli import main
+from rulax.commands.method import run as method
+from rulax.commands.method.record import STUDENT, read_record
+from rulax.errors import Interrupted, UserError
 from rulax.methods import base, catalogue
 from rulax.methods.base import Experiment, Progress, Published, Reference, Study, score
-from rulax.run import method
-from rulax.run.cli import main
-from rulax.run.errors import Interrupted, UserError
-from rulax.run.method_record import STUDENT, read_record
 
 STEPS = 4
 started: list[int] = []

@@ -20,9 +20,9 @@ from rulax.agents import make_agent
 from rulax.agents.layers import LSTMState
 from rulax.metanet.estimates import Scales
 from rulax.rules.disco import DiscoState, heads
-from rulax.rules.values import Moments
 from rulax.settings import Network
 from rulax.types import Experience
+from rulax.values.normalisation import Moments
 from tests.parity.compare import Recorded
 
 HEADS = {"logits": "policy", "y": "state_prediction", "z": "action_prediction", "q": "value", "aux_pi": "next_policy"}

@@ -8,21 +8,11 @@ from rulax.discovery.settings import Discovery
 from rulax.metanet.estimates import Scales, estimate
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.metanet.two_hot import leaning_two_hot, leaning_value_loss
-from rulax.rules.returns import over_streams, retrace, vtrace
-from rulax.rules.values import (
-    Bins,
-    at_action,
-    expected_value,
-    log_probability,
-    mean_of_bins,
-    normalise,
-    sign_log,
-    signed_hyperbolic,
-    signed_parabolic,
-    start_moments,
-    update_moments,
-)
 from rulax.types import Array, Batch
+from rulax.values.normalisation import normalise, start_moments, update_moments
+from rulax.values.policies import at_action, log_probability
+from rulax.values.returns import over_streams, retrace, vtrace
+from rulax.values.two_hot import Bins, expected_value, mean_of_bins, sign_log, signed_hyperbolic, signed_parabolic
 from tests.parity import arrays
 from tests.parity.compare import Line, Recorded
 

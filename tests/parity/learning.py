@@ -14,16 +14,16 @@ from rulax.discovery.outer_loss import look, outer_loss, with_penalties
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record, mean_penalties, relive
 from rulax.learning.optimisers import AdamState, make_optimiser
-from rulax.learning.update import Learner, start_life, update
+from rulax.learning.update import Learner, init_learner_state, update
 from rulax.metanet.estimates import estimate
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import disco
 from rulax.rules.haiku_names import to_haiku
 from rulax.rules.pretrained import RuleFile, take_apart
-from rulax.rules.values import start_moments
 from rulax.settings import Learning
 from rulax.types import Experience, LearnerState
+from rulax.values.normalisation import start_moments
 from tests.parity import arrays
 from tests.parity.compare import Line, Recorded
 from tests.parity.names import meta_logs, meta_out, run_rule, state_out, value_logs
@@ -102,7 +102,7 @@ def learner_steps(data: Recorded, agent_file: Recorded, recorded: Recorded, rule
     names = arrays.under(agent_file, "in/params/")
     agent = arrays.agent(names, data["in/observations"].shape[3:], rule.sizes)
     learner = make_learner(rule.sizes, arrays.number(data["in/learning_rate"]))
-    state = start_life(learner, agent, jax.random.key(0))
+    state = init_learner_state(learner, agent, jax.random.key(0))
     groups = ["targets", "logs", "rule state", "parameters", *(["moments"] if precision == "float32" else [])]
     lines = judged("6 learner steps", groups, precision)
 
@@ -240,7 +240,7 @@ def meta_gradient(
     names = arrays.under(data, "in/params/")
     agent = arrays.agent(names, data["in/train/observations"].shape[3:], rule.sizes)
     learner = make_learner(rule.sizes, arrays.number(data["in/learning_rate"]))
-    life, case = start_life(learner, agent, jax.random.key(0)), "7 meta-gradient"
+    life, case = init_learner_state(learner, agent, jax.random.key(0)), "7 meta-gradient"
     if opening is not None:
         case = "7w meta-gradient"
         moments = (

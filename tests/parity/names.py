@@ -8,8 +8,8 @@ from rulax.metanet.features import look
 from rulax.metanet.network import MetaNetwork, Reading
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.disco import DiscoState, losses
-from rulax.rules.values import entropy
 from rulax.types import Batch, Predictions
+from rulax.values.policies import entropy
 from tests.parity.arrays import named_moments
 
 TERMS = {"policy": "pi", "state_prediction": "y", "action_prediction": "z", "next_policy": "aux_policy", "value": "value"}

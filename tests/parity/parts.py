@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.learning.optimisers import adam_direction, make_optimiser
-from rulax.learning.update import Learner, Reading, gradient, start_life, update
+from rulax.learning.update import Learner, Reading, gradient, init_learner_state, update
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.disco import disco, losses
 from rulax.rules.haiku_names import to_haiku
@@ -85,7 +85,7 @@ def toy_slow_copy(data: Recorded, rule: RuleFile, batch: Batch, state) -> Array:
     learner = Learner(disco(rule.sizes), make_optimiser(Learning()), slow_decay=0.9)
     agent = ToyAgent(jnp.asarray(data["in/toy_params/toy/w"]), batch.online)
     slow = ToyAgent(jnp.asarray(data["in/toy_target_params/toy/w"]), batch.slow)
-    life = start_life(learner, agent, jax.random.key(0))._replace(slow=slow, rule_state=state)
+    life = init_learner_state(learner, agent, jax.random.key(0))._replace(slow=slow, rule_state=state)
     after = jax.jit(lambda network, life, experience: update(learner, network, life, experience, jax.random.key(0))[0])
     return after(rule.params, life, batch.experience).slow.toy
 

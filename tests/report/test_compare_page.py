@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rulax.errors import UserError
 from rulax.report.compare import write_compare_page
-from rulax.run.errors import UserError
 from tests.report.folders import comparison
 from tests.report.test_page import EVIL, Reader
 from tests.report.test_run_pages import chart

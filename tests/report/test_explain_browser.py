@@ -9,13 +9,13 @@ import jax
 import numpy as np
 import pytest
 
+from rulax.commands.explain.analyses import plain
+from rulax.commands.explain.run import without_nan
 from rulax.evaluation.explain.record import Observed, Snapshot, number_episodes
 from rulax.evaluation.explain.trajectory import scene, weights
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.report.explain import write_explain_page
 from rulax.rules.disco import disco
-from rulax.run.explain import without_nan
-from rulax.run.explain_study import plain
 from tests.metanet.worlds import SMALL, random_batch
 
 pytestmark = pytest.mark.browser

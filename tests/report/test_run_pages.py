@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from rulax.errors import UserError
 from rulax.report import parts
 from rulax.report.discover import write_discover_page
 from rulax.report.train import write_train_page
-from rulax.run.errors import UserError
 from tests.report.folders import discover_folder, train_folder, train_row
 from tests.report.test_page import Reader
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.rules.values import at_action
 from rulax.types import Batch, Experience, now
+from rulax.values.policies import at_action
 
 T, B, A = 6, 3, 3
 

@@ -11,10 +11,10 @@ import pytest
 
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import ABLATIONS
+from rulax.records.folder import short_name
 from rulax.rules.disco import disco
 from rulax.rules.pretrained import RuleFile, save_rule, without
 from rulax.rules.registry import make_rule, recommended_steps, split_ablations
-from rulax.run.folder import short_name
 from tests.metanet.worlds import SMALL, random_batch
 
 POLICY = "policy"

@@ -3,8 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.rules.actor_critic import actor_critic
-from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import BINS, SMALL_BINS, expected_value, log_probability, two_hot_value
+from rulax.values.policies import log_probability
+from rulax.values.returns import lambda_returns, over_streams
+from rulax.values.two_hot import BINS, SMALL_BINS, expected_value, two_hot_value
 from tests.rules.data import make_targets, random_batch, with_cut
 
 

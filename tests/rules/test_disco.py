@@ -9,13 +9,13 @@ import pytest
 
 from rulax.agents import make_agent
 from rulax.learning.optimisers import make_optimiser
-from rulax.learning.update import Learner, start_life, update
+from rulax.learning.update import Learner, init_learner_state, update
 from rulax.metanet.sizes import Constants
 from rulax.rules.base import Recipe
 from rulax.rules.disco import LEARNING, NETWORK, disco, heads, losses
 from rulax.rules.registry import make_rule
-from rulax.rules.values import kl
 from rulax.settings import Learning
+from rulax.values.policies import kl
 from tests.metanet.test_ablations import taken
 from tests.metanet.worlds import SMALL, A, B, T, cut, random_batch, targets_of
 
@@ -81,7 +81,7 @@ def test_the_learner_updates_an_agent_with_it(core):
     spec = jax.ShapeDtypeStruct((3,), jnp.float32)
     agent = make_agent(jax.random.key(0), spec, A, rule.heads(A), network)
     learner = Learner(rule, make_optimiser(Learning(clip_update=1.0, learning_rate=1e-2)))
-    state = start_life(learner, agent, jax.random.key(1))
+    state = init_learner_state(learner, agent, jax.random.key(1))
     observation = jax.random.normal(jax.random.key(2), (T + 1, B, 3))
     experience = batch.experience._replace(observation=observation, memory=agent.initial_memory(B))
     step = jax.jit(lambda network, state: update(learner, network, state, experience, jax.random.key(0)))
@@ -118,8 +118,8 @@ def test_many_lives_at_once():
 
 @pytest.mark.parametrize("name", ["atari", "crafter", "dmlab", "nethack", "procgen", "sokoban"])
 def test_the_papers_settings_can_be_run(name):
-    from rulax.run.config import TrainConfig, build
-    from rulax.run.validate import check_settings, check_train, override
+    from rulax.commands.bounds import check_settings, check_train, override
+    from rulax.commands.config import TrainConfig, build
 
     config = build(TrainConfig, {"preset": f"paper-{name}", "env": "catch"})
     check_train(config)

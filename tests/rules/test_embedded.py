@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from rulax.commands.config import DEFAULT_RULE
 from rulax.rules.pretrained import load_rule, path_of
 from rulax.rules.registry import EMBEDDED, RULES, STORED, make_rule
-from rulax.run.config import DEFAULT_RULE
 
 
 @pytest.mark.parametrize("name", EMBEDDED)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.rules.policy_gradient import policy_gradient
-from rulax.rules.values import SMALL_BINS, expected_value, two_hot_value
+from rulax.values.two_hot import SMALL_BINS, expected_value, two_hot_value
 from tests.rules.data import A, gradients, make_targets, random_batch, with_cut
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rulax.rules.policy_gradient import policy_gradient
 from rulax.rules.ppo import LEARNING, clipped_surrogate, ppo
-from rulax.rules.values import SMALL_BINS, expected_value
+from rulax.values.two_hot import SMALL_BINS, expected_value
 from tests.rules.data import gradients, make_targets, random_batch, taken_predictions, with_cut
 
 

@@ -3,8 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.rules.ppo_targets import ppo_targets
-from rulax.rules.returns import lambda_returns, over_streams
-from rulax.rules.values import Bins, entropy, expected_value, log_probability
+from rulax.values.policies import entropy, log_probability
+from rulax.values.returns import lambda_returns, over_streams
+from rulax.values.two_hot import Bins, expected_value
 from tests.rules.data import gradients, make_targets, random_batch, taken_predictions, with_cut
 
 BINS = Bins(31, 10.0)

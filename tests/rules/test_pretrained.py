@@ -82,9 +82,9 @@ def test_disco103_is_read_and_written_back_to_the_last_bit(tmp_path):
     assert loaded.sizes == Sizes()
     assert "Nature" in loaded.about["found"]
     assert "Apache" in loaded.about["licence"]
-    assert loaded.found_with.network.first_values == "zero"
+    assert loaded.rule_settings.network.value_init == "zero"
     save_rule(tmp_path / "again.safetensors", loaded.params, loaded.sizes, loaded.about)
-    assert load_rule(tmp_path / "again.safetensors").found_with == loaded.found_with
+    assert load_rule(tmp_path / "again.safetensors").rule_settings == loaded.rule_settings
     save_rule(tmp_path / "again.npz", loaded.params, loaded.sizes)
     with np.load(weights(), allow_pickle=False) as old, np.load(tmp_path / "again.npz", allow_pickle=False) as new:
         assert set(old.files) == set(new.files)

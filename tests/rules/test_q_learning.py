@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rulax.rules.q_learning import q_learning
-from rulax.rules.values import Bins, expected_value, two_hot_value
+from rulax.values.two_hot import Bins, expected_value, two_hot_value
 from tests.rules.data import A, gradients, make_targets, random_batch, taken_predictions
 
 BINS = Bins(31, 10.0)

@@ -6,7 +6,7 @@ import pytest
 from rulax.rules import ppo
 from rulax.rules.base import Recipe
 from rulax.rules.registry import RULES, UnknownRule, is_installed, list_rules, make_rule
-from rulax.rules.values import SMALL_BINS, Bins
+from rulax.values.two_hot import SMALL_BINS, Bins
 
 
 def test_rules_are_listed_without_importing_jax():

@@ -67,7 +67,7 @@ class AtariEnvironment(HostEnvironment):
     def open(self, num_streams: int) -> AtariStreams:
         return AtariStreams(self, num_streams)
 
-    def seen(self, observation: PyTree) -> PyTree:
+    def preprocess(self, observation: PyTree) -> PyTree:
         return adapters.channels_last(observation, self.observation.shape)  # ale-py and Gymnasium's wrappers show [4, 84, 84]
 
 

@@ -72,7 +72,7 @@ class EnvPoolEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     def open(self, num_streams: int) -> EnvPoolStreams:
         return EnvPoolStreams(self, num_streams)
 
-    def seen(self, observation: PyTree) -> PyTree:
+    def preprocess(self, observation: PyTree) -> PyTree:
         if self.planes:
             return self.read(observation) if isinstance(observation, Mapping) else observation
         return adapters.channels_last(observation, self.observation.shape) if self.channels_first else observation
@@ -102,7 +102,7 @@ class EnvPoolStreams(Streams):
     def step_all(self, action: np.ndarray) -> Outcome:
         if self.pool is None:
             raise ValueError("these streams have not been started")
-        own = self.environment.native(action).astype(self.environment.action_dtype)
+        own = self.environment.native_action(action).astype(self.environment.action_dtype)
         observation, reward, terminated, truncated, _ = self.pool.step(own)
         return Outcome(self.environment.read(observation), reward, terminated & ~truncated, truncated.copy())
 

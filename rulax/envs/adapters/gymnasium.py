@@ -121,7 +121,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     make_vector: Callable[[int], Any] | None = None  # Gymnasium's, which steps and resets that many
 
     @property
-    def made_of_copies(self) -> bool:  # type: ignore[override]
+    def one_copy_per_stream(self) -> bool:  # type: ignore[override]
         return self.make_vector is None
 
     def open(self, num_streams: int) -> Streams:
@@ -143,7 +143,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
             return {name: part.read(observation[name]) for name, part in self.parts.items()}
         return self.parts.read(observation)
 
-    def seen(self, observation: Any) -> PyTree:
+    def preprocess(self, observation: Any) -> PyTree:
         return self.read(observation if self.own_space is None else flattened(self.own_space, observation))
 
 
@@ -193,7 +193,7 @@ class GymnasiumStreams(Streams):
         return self.environment.read(observation)
 
     def step_all(self, action: np.ndarray) -> Outcome:
-        observation, reward, terminated, truncated, _ = self.vector.step(self.environment.native(action))
+        observation, reward, terminated, truncated, _ = self.vector.step(self.environment.native_action(action))
         return Outcome(self.environment.read(observation), reward, terminated, truncated)
 
     def close_all(self) -> None:

@@ -116,7 +116,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
         )
         return strong(next_state), transition
 
-    def seen(self, observation: PyTree) -> PyTree:
+    def preprocess(self, observation: PyTree) -> PyTree:
         return adapters.one_hot(observation, self.categories) if self.categories else observation
 
     def _ends_by_itself(self, task: PyTree, state: PyTree, action: Array, key: Array, ended: Array) -> Array:
@@ -132,7 +132,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
 
 def _own(actions: Actions, action: Array) -> Array:
     """One action as gymnax wants it: an int32, or real numbers."""
-    own = actions.native(action, jnp)
+    own = actions.native_action(action, jnp)
     return own.astype(jnp.int32) if jnp.issubdtype(own.dtype, jnp.integer) else own
 
 

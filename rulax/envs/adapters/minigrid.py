@@ -44,10 +44,10 @@ def make(id: str, *, view: str = "planes", **options: Any) -> gymnasium_adapter.
 class MiniGridEnvironment(gymnasium_adapter.GymnasiumEnvironment):
     """A world of MiniGrid; an agent can be shown its dictionary, or the codes in it."""
 
-    def seen(self, observation: Any) -> PyTree:
+    def preprocess(self, observation: Any) -> PyTree:
         shown = np.asarray(observation["image"] if isinstance(observation, Mapping) else observation)
         as_planes = (self.own_space or self.observation).shape[-1] == sum(CODES)
-        return super().seen(_planes(shown) if as_planes and shown.shape[-1] == len(CODES) else shown)
+        return super().preprocess(_planes(shown) if as_planes and shown.shape[-1] == len(CODES) else shown)
 
 
 def _show_planes(world: Any) -> Any:

@@ -59,11 +59,11 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
 class NetHackEnvironment(CopiedEnvironment):
     """One task of nle; an agent can be shown what nle shows."""
 
-    def seen(self, observation: dict[str, Any]) -> PyTree:
+    def preprocess(self, observation: dict[str, Any]) -> PyTree:
         return {key: _read(key, np.asarray(observation[key])) for key in self.observation}
 
     def stacked(self, observations: list[PyTree]) -> PyTree:
-        return self.seen({key: np.stack([one[key] for one in observations]) for key in self.observation})
+        return self.preprocess({key: np.stack([one[key] for one in observations]) for key in self.observation})
 
 
 def _task(id: str) -> Any:

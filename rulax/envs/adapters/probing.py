@@ -86,7 +86,7 @@ def check_reward(about: str, reward: Any) -> None:
 def first_choice(environment: Any) -> Any:
     """Choice 0 in every dimension, written as `CopiedStreams` write it."""
     dimensions = environment.action_dimensions
-    own = environment.native(np.zeros((1, dimensions) if dimensions else 1, np.int64))
+    own = environment.native_action(np.zeros((1, dimensions) if dimensions else 1, np.int64))
     return own.tolist()[0] if own.ndim == 1 else own[0]
 
 

@@ -177,7 +177,7 @@ class MadeOfCopies(Protocol):
     @property
     def make_one(self) -> Callable[[], Copy]: ...
 
-    def native(self, action: np.ndarray) -> np.ndarray:
+    def native_action(self, action: np.ndarray) -> np.ndarray:
         """The world's own actions."""
 
     def stacked(self, observations: list[PyTree]) -> PyTree:
@@ -188,7 +188,7 @@ class MadeOfCopies(Protocol):
 class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """A world of which every stream is a copy of its own, stepped one after the other."""
 
-    made_of_copies = True
+    one_copy_per_stream = True
     name: str
     actions: Actions  # what the agent's choices mean
     observation: Any
@@ -217,7 +217,7 @@ class CopiedStreams(Streams):
 
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, terminations, truncations = [], [], [], []
-        own, dummy = self.environment.native(action), self.dummy.tolist()
+        own, dummy = self.environment.native_action(action), self.dummy.tolist()
         for stream, one in enumerate(own.tolist() if own.ndim == 1 else own):  # a loop that every step of every world waits for
             reward, terminated, truncated = 0.0, False, False
             if dummy[stream]:

@@ -46,7 +46,7 @@ def share(name: str, options: dict[str, Any], environment: Any, processes: Any) 
         return environment
     if not isinstance(environment, HostEnvironment):
         raise ValueError(f"'{name}' runs inside of JAX; processes are for worlds that run on the host: leave the option out")
-    if not environment.made_of_copies:
+    if not environment.one_copy_per_stream:
         raise ValueError(f"'{name}' cannot be shared out over processes: {_why(name, options)}")
     try:
         ForkingPickler.dumps(options)

@@ -8,9 +8,10 @@ import jax.numpy as jnp
 from rulax.evaluation.explain.record import Values
 from rulax.learning.update import mean_loss, read, take_streams
 from rulax.rules.base import UpdateRule
-from rulax.rules.returns import generalised_advantages, over_streams
-from rulax.rules.values import log_probability, masked_mean
 from rulax.types import Array, Batch, Experience, Predictions, PyTree
+from rulax.values.normalisation import masked_mean
+from rulax.values.policies import log_probability
+from rulax.values.returns import generalised_advantages, over_streams
 
 
 def cosine(one: PyTree, other: PyTree) -> Array:

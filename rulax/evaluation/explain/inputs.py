@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.metanet.estimates import estimate
-from rulax.metanet.features import Signals, look
+from rulax.metanet.features import Signals, make_signals
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.types import Array, Batch, PyTree
@@ -71,6 +71,6 @@ def signals_of(sizes: Sizes, constants: Constants) -> Callable[[PyTree, Batch], 
 
     def gather(scales: PyTree, batch: Batch) -> Signals:
         estimates = estimate(scales, batch, sizes, constants)[1] if sizes.value else None
-        return look(batch, estimates, sizes.bootstrap)._replace(bootstrap=None)  # type: ignore[arg-type]
+        return make_signals(batch, estimates, sizes.bootstrap)._replace(bootstrap=None)  # type: ignore[arg-type]
 
     return jax.jit(gather)

@@ -67,7 +67,7 @@ def live(trainer: Trainer, seed: int, snapshots: int, go_on: Callable[[int, floa
 
 def snapshot(trainer: Trainer, state: PyTree) -> Snapshot:
     """Copies, because the next chunk takes the state's memory for itself."""
-    learner = jax.tree.map(lambda x: np.array(x[0]), state.life.learner._replace(optimiser_state=()))
+    learner = jax.tree.map(lambda x: np.array(x[0]), state.life.learner_state._replace(optimiser_state=()))
     return Snapshot(trainer.steps(state), learner.params, learner.slow, learner.rule_state)
 
 
@@ -93,13 +93,13 @@ def observe(trainer: Trainer, length: int, values: Values) -> Callable[[Snapshot
         predicted: list[Predictions] = [agent.predict(agent.embed(experience)) for agent in (params, slow)]
         return Batch(experience, *predicted), values(predicted[0]), episodes
 
-    def look(found: Snapshot, key: Array) -> Observed:
+    def make_signals(found: Snapshot, key: Array) -> Observed:
         # To the host at once: each operation on a device outside of a compiled program would be compiled by itself.
         batch, value, episodes = jax.tree.map(np.asarray, watch(found.params, found.slow, key))
         mean = float(episodes.total[episodes.ended].mean()) if episodes.ended.any() else None
         return Observed(batch, value, number_episodes(batch.experience.first), mean)
 
-    return look
+    return make_signals
 
 
 def number_episodes(first: np.ndarray) -> np.ndarray:
@@ -135,7 +135,7 @@ def first_streams(batch: Any, number: int) -> Any:
 
 def values_of(trainer: Any, largest: float | None) -> Values:
     """How to read the value of a state off the predictions of a rule's agents; zero where the rule has none."""
-    from rulax.rules.values import BINS, SMALL_BINS, Bins, expected_value
+    from rulax.values.two_hot import BINS, SMALL_BINS, Bins, expected_value
 
     head = trainer.recipe.rule.heads(trainer.environment.num_actions).get("value")
 

@@ -19,8 +19,8 @@ from rulax.evaluation.explain.reliance import Y, Z
 from rulax.metanet.layers import encode_softmax
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
-from rulax.rules.values import Bins, expected_value
 from rulax.types import Batch, Predictions
+from rulax.values.two_hot import Bins, expected_value
 
 STEPS = 6
 MOST_WEIGHTS = 1_000_000  # in the page: four bytes each, and a third more as text

@@ -36,8 +36,8 @@ def test_a_world_of_your_own_is_trained_end_to_end(tmp_path):
     assert run.summary()["env"] == "Rooms"
     observation, _ = Rooms().reset()
     assert run.agent.act(observation) in (1, 2)  # as the world counts them
-    again = rulax.load(tmp_path / "run", env=from_gymnasium(Rooms))
-    assert again.agent.act(observation) == run.agent.act(observation)
+    next_episode = rulax.load(tmp_path / "run", env=from_gymnasium(Rooms))
+    assert next_episode.agent.act(observation) == run.agent.act(observation)
     longer = rulax.train(world, resume=tmp_path / "run", steps=128, quiet=True)
     assert longer.steps[-1] == 128
 

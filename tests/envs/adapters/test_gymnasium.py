@@ -224,8 +224,8 @@ def test_mountain_car_is_truncated():
 def test_same_seed_same_stream():
     environment = adapter.make("CartPole-v1")
     actions = np.random.default_rng(1).integers(0, 2, (50, 2))
-    one, again, other = (live(environment, actions, seed=seed) for seed in (7, 7, 8))
-    np.testing.assert_array_equal(one.observation, again.observation)
+    one, next_episode, other = (live(environment, actions, seed=seed) for seed in (7, 7, 8))
+    np.testing.assert_array_equal(one.observation, next_episode.observation)
     assert (one.observation[0] != other.observation[0]).any(-1).all()
     assert (one.observation[0, 0] != one.observation[0, 1]).any()
     assert (one.observation[0, 1] != other.observation[0, 0]).any()  # neighbouring seeds share no stream

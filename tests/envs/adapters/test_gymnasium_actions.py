@@ -9,7 +9,7 @@ gymnasium = pytest.importorskip("gymnasium")
 Box = gymnasium.spaces.Box
 
 
-class Told(gymnasium.Env):
+class Conditioned(gymnasium.Env):
     """Shows what it was told, which must be in its space, dtype and all."""
 
     def __init__(self, space):
@@ -25,7 +25,7 @@ class Told(gymnasium.Env):
         return np.ravel(action).astype(np.float64), 0.0, False, False, {}
 
 
-gymnasium.register("RulaxTold-v0", Told)
+gymnasium.register("RulaxTold-v0", Conditioned)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_every_choice_is_in_the_space(space, number, last):
     environment = adapter.make("RulaxTold-v0", space=space)
     assert (environment.num_actions, environment.action_dimensions) == (number, 2)
     for choice in range(number):
-        assert space.contains(environment.native(np.full(2, choice))), choice
+        assert space.contains(environment.native_action(np.full(2, choice))), choice
     streams = environment.open(2)
     streams.start(0)
     shown = streams.step(np.array([[0, 0], [number - 1, number - 1]])).observation
@@ -57,7 +57,7 @@ def test_every_choice_is_in_the_space(space, number, last):
 def test_one_whole_number_is_one_choice():
     environment = adapter.make("RulaxTold-v0", space=Box(2, 4, (1,), np.int32))
     assert (environment.num_actions, environment.action_dimensions) == (3, 0)
-    np.testing.assert_array_equal(environment.native(np.arange(3)), [[2], [3], [4]])
+    np.testing.assert_array_equal(environment.native_action(np.arange(3)), [[2], [3], [4]])
 
 
 def test_whole_numbers_are_refused_where_there_are_too_many_or_bins():

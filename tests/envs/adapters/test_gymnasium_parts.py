@@ -121,10 +121,10 @@ def test_images_get_their_channels_last(space, shape, turned):
     for stream, seed in enumerate(host.seeds(0, 2)):
         raw, _ = Shown(space).reset(seed=seed)
         np.testing.assert_array_equal(timesteps.observation[0, stream], turned(raw))
-        np.testing.assert_array_equal(environment.seen(raw), turned(raw))
-        np.testing.assert_array_equal(environment.seen(turned(raw)), turned(raw))  # what is read already
+        np.testing.assert_array_equal(environment.preprocess(raw), turned(raw))
+        np.testing.assert_array_equal(environment.preprocess(turned(raw)), turned(raw))  # what is read already
     batch = np.stack([space.sample() for _ in range(5)])
-    np.testing.assert_array_equal(environment.seen(batch), turned(batch))
+    np.testing.assert_array_equal(environment.preprocess(batch), turned(batch))
 
 
 def test_images_in_parts_and_in_stacks_too():
@@ -161,13 +161,13 @@ def test_what_is_flattened_is_seen_as_the_world_shows_it(space):
     own = [space.sample() for _ in range(3)]
     flat = np.stack([spaces.flatten(space, each) for each in own])
     for each, expected in zip(own, flat, strict=True):
-        np.testing.assert_allclose(environment.seen(each), expected)
+        np.testing.assert_allclose(environment.preprocess(each), expected)
     utils = gymnasium.vector.utils
     batch = utils.concatenate(space, own, utils.create_empty_array(space, 3))  # as a vector environment shows it
-    np.testing.assert_allclose(environment.seen(batch), flat)
+    np.testing.assert_allclose(environment.preprocess(batch), flat)
     if space.shape is None or len(space.shape) > 1:
-        np.testing.assert_allclose(environment.seen(flat[0]), flat[0])  # what is flat already
-        np.testing.assert_allclose(environment.seen(flat), flat)
+        np.testing.assert_allclose(environment.preprocess(flat[0]), flat[0])  # what is flat already
+        np.testing.assert_allclose(environment.preprocess(flat), flat)
 
 
 def test_an_agent_of_a_flattened_world_acts_on_what_the_world_shows(tmp_path):

@@ -169,7 +169,7 @@ def test_continuous_actions_are_chosen_by_bins(id):
     size = int(np.prod(space.shape))
     assert (environment.num_actions, environment.action_dimensions) == (3, size if size > 1 else 0)
     for choice, end in ((0, space.low), (2, space.high)):
-        own = environment.native(np.full((1, size) if size > 1 else 1, choice))[0]
+        own = environment.native_action(np.full((1, size) if size > 1 else 1, choice))[0]
         np.testing.assert_allclose(own, np.broadcast_to(end, space.shape))
     task, action = environment.default_task(), jnp.full(size if size > 1 else (), 2)
     state, _ = environment.reset(task, jax.random.key(0))

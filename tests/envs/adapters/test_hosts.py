@@ -158,8 +158,8 @@ def test_the_ends_that_were_meant_appear(lived):
 def test_a_seed_determines_everything(lived):
     _, environment, actions, timesteps = lived
     actions = actions[:30]
-    again, other = (host.live(environment, actions, seed) for seed in (0, 1))
-    flat = [np.concatenate([leaf.reshape(31, -1) for leaf in leaves(x.observation)], 1) for x in (timesteps, again, other)]
+    next_episode, other = (host.live(environment, actions, seed) for seed in (0, 1))
+    flat = [np.concatenate([leaf.reshape(31, -1) for leaf in leaves(x.observation)], 1) for x in (timesteps, next_episode, other)]
     np.testing.assert_array_equal(flat[0], flat[1])
     assert (flat[1] != flat[2]).any()
 
@@ -230,20 +230,20 @@ def test_an_agent_can_be_shown_what_minigrid_shows():
     environment = make("minigrid/MiniGrid-DoorKey-5x5-v0")
     shown = environment.open(1).start(0).observation
     own = gymnasium.make("MiniGrid-DoorKey-5x5-v0").reset(seed=int(host.seeds(0, 1)[0]))[0]
-    for observation in (own, own["image"], environment.seen(own)):
-        np.testing.assert_array_equal(environment.seen(observation), shown[0])
-    np.testing.assert_array_equal(environment.seen({"image": own["image"][None]}), shown)
+    for observation in (own, own["image"], environment.preprocess(own)):
+        np.testing.assert_array_equal(environment.preprocess(observation), shown[0])
+    np.testing.assert_array_equal(environment.preprocess({"image": own["image"][None]}), shown)
     codes = make("minigrid/MiniGrid-DoorKey-5x5-v0", view="codes")
-    np.testing.assert_array_equal(codes.seen(own), own["image"])
+    np.testing.assert_array_equal(codes.preprocess(own), own["image"])
     flat = make("minigrid/MiniGrid-DoorKey-5x5-v0", flatten=True)
-    for observation in (own, flat.seen(own)):
-        np.testing.assert_array_equal(flat.seen(observation), shown[0].ravel())
+    for observation in (own, flat.preprocess(own)):
+        np.testing.assert_array_equal(flat.preprocess(observation), shown[0].ravel())
 
 
 def test_an_agent_can_be_shown_frames_with_channels_first():
     pytest.importorskip("ale_py")
     environment = make("atari/Pong", threads=1)
     shown = environment.open(1).start(0).observation
-    np.testing.assert_array_equal(environment.seen(np.moveaxis(shown, -1, 1)), shown)
-    np.testing.assert_array_equal(environment.seen(np.moveaxis(shown, -1, 1)[0]), shown[0])
-    np.testing.assert_array_equal(environment.seen(shown), shown)
+    np.testing.assert_array_equal(environment.preprocess(np.moveaxis(shown, -1, 1)), shown)
+    np.testing.assert_array_equal(environment.preprocess(np.moveaxis(shown, -1, 1)[0]), shown[0])
+    np.testing.assert_array_equal(environment.preprocess(shown), shown)

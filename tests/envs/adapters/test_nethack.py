@@ -43,8 +43,8 @@ def test_a_game_without_progress_is_cut_off_after_ten_thousand_steps():
     """Looking at the same screen again takes no turn; nothing shows that the game was given up."""
     from nle import nethack
 
-    again = nethack.ACTIONS.index(nethack.Command.REDRAW)
-    timesteps = host.live(make(CHALLENGE), np.full((10_001, 1), again))
+    next_episode = nethack.ACTIONS.index(nethack.Command.REDRAW)
+    timesteps = host.live(make(CHALLENGE), np.full((10_001, 1), next_episode))
     ended = np.flatnonzero(timesteps.episode.ended[:, 0])
     assert ended.tolist() == [10_000]
     assert timesteps.discount[10_000, 0] == 1
@@ -58,13 +58,13 @@ def test_a_game_with_progress_goes_on():
     from nle import nethack
 
     keys = nethack.MiscDirection.WAIT, nethack.MiscAction.MORE, nethack.Command.REDRAW
-    wait, more, again = (nethack.ACTIONS.index(each) for each in keys)  # a message may wait for `more`
+    wait, more, next_episode = (nethack.ACTIONS.index(each) for each in keys)  # a message may wait for `more`
     streams = make(CHALLENGE, keys=("glyphs",)).open(2)
     for copy in streams.copies:
         assert (copy.limit, copy.patience) == (1_000_000, 10_000), "the Challenge's own"
         copy.patience = 20
     streams.start(0)
-    ended = np.stack([streams.step(np.array([more if step % 2 else wait, again])).episode.ended for step in range(60)])
+    ended = np.stack([streams.step(np.array([more if step % 2 else wait, next_episode])).episode.ended for step in range(60)])
     streams.close()
     assert ended.sum(0).tolist() == [0, 2]
 
@@ -111,9 +111,9 @@ def test_an_agent_is_not_blinded_by_the_count_of_turns():
     late.reset(0)
     raw = dict(zip(late.world._observation_keys, late.world.last_observation, strict=True))
     raw = {key: np.array(raw[key])[None] for key in environment.observation}
-    now = environment.seen(raw)
+    now = environment.preprocess(raw)
     raw["blstats"][0, nethack.NLE_BL_TIME], raw["blstats"][0, nethack.NLE_BL_CONDITION] = 20_000, nethack.BL_MASK_RIDE
-    later = environment.seen(raw)
+    later = environment.preprocess(raw)
     assert np.flatnonzero(now["blstats"] != later["blstats"]).tolist() == [nethack.NLE_BL_TIME, 26 + 12]
     assert later["blstats"][0, -1] == 1
     another_map = now | {"glyphs": shown[1]["glyphs"]}

@@ -5,14 +5,14 @@ import importlib.util
 import jax
 import pytest
 
+from rulax.commands.config import TrainConfig, build
+from rulax.commands.train.setup import prepare
 from rulax.envs import make
 from rulax.envs.catalogue import adapter_families
 from rulax.rules.base import Recipe
 from rulax.rules.disco import LEARNING, NETWORK, disco
-from rulax.run.config import TrainConfig, build
-from rulax.run.setup import prepare
+from tests.commands.test_presets import learned, shrunken
 from tests.metanet.worlds import SMALL
-from tests.run.test_presets import learned, shrunken
 
 WORLDS = {  # with an end within the few steps of the test, where there is an option for it
     "paper-atari-mini": ("atari/Pong", {"frames": 40, "threads": 1}),

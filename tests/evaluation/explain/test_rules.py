@@ -25,9 +25,10 @@ from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.disco import disco
 from rulax.rules.ppo_targets import ppo_targets
-from rulax.rules.values import Bins, expected_value, log_probability
 from rulax.settings import Network
 from rulax.types import Head
+from rulax.values.policies import log_probability
+from rulax.values.two_hot import Bins, expected_value
 from tests.metanet.worlds import SMALL, random_batch
 
 ASSETS = Path(__file__).parents[3] / "rulax" / "report" / "assets"

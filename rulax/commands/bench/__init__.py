@@ -1,0 +1,1 @@
+"""`rulax bench`: what can be set, how it is set up, how it runs, what it shows."""

@@ -1,0 +1,241 @@
+"""The `rulax` command: looks up a subcommand, parses its flags, and turns every error into one sentence and an exit code.
+
+A new subcommand is one row of `COMMANDS`: what it configures, where its function is, and one line of help. Functions are
+imported only when they are called, so that `--help` never waits for JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any, NamedTuple
+
+import rulax
+from rulax.commands.bench.discover import BenchDiscoverConfig
+from rulax.commands.compare.settings import CompareConfig
+from rulax.commands.config import (
+    BenchTrainConfig,
+    BoardConfig,
+    GetRuleConfig,
+    ListConfig,
+    RunsConfig,
+    TrainConfig,
+    known_keys,
+    preset_names,
+)
+from rulax.commands.discover.settings import DiscoverConfig
+from rulax.commands.explain.settings import ExplainConfig
+from rulax.commands.flags import make_parser, parse
+from rulax.commands.method.settings import MethodConfig
+from rulax.errors import Interrupted, TrainingStopped, UserError, nearest
+from rulax.parallel.allocation import keep_freed_memory
+
+DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
+
+
+class Command(NamedTuple):
+    """One subcommand. `function` takes the values that the user gave and returns an exit code."""
+
+    function: str  # "module:function"
+    config: type
+    usage: str
+    summary: str
+    examples: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "train": Command(
+        "rulax.commands.train.run:command",
+        TrainConfig,
+        "train ENV [options]",
+        "Train agents on an environment; leaves a run folder with a page, metrics and checkpoint.",
+        (
+            "rulax train catch",
+            "rulax train catch --rule ppo --seeds 5 --steps 1e6 --learning-rate 1e-3",
+            "rulax train --resume runs/catch-ppo-001 --steps 2e6",
+        ),
+    ),
+    "discover": Command(
+        "rulax.commands.discover.run:command",
+        DiscoverConfig,
+        "discover SUITE [options]",
+        "Discover an update rule; leaves a run folder with the rule, its card, a page and checkpoint.",
+        (
+            "rulax discover grids",
+            "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",
+            "rulax discover grids --init disco103 --meta-learning-rate 1e-4",
+            "rulax discover --resume runs/discover-grids-001",
+        ),
+    ),
+    "compare": Command(
+        "rulax.commands.compare.run:command",
+        CompareConfig,
+        "compare ENV... --rules A B C",
+        "Compare rules with the same budget: scores with intervals, and who beats whom.",
+        (
+            "rulax compare catch gymnax/CartPole-v1 --rules disco103 ppo actor_critic",
+            "rulax compare classic --rules ppo actor_critic --steps 200k --tune lr=1e-4,3e-4,1e-3",
+            "rulax compare catch --rules disco103 disco103:no_yz disco103:no_bootstrap",
+            "rulax compare --resume runs/compare-catch-001",
+        ),
+    ),
+    "method": Command(
+        "rulax.commands.method.run:command",
+        MethodConfig,
+        "method NAME|list|all [options]",
+        "Run the meta-RL family on its own experiments, beside exact references.",
+        (
+            "rulax method list",
+            "rulax method rl2 --experiment bandit-10x5 --seeds 3",
+            "rulax method all --suite quick --seeds 1",
+        ),
+    ),
+    "explain": Command(
+        "rulax.commands.explain.run:command",
+        ExplainConfig,
+        "explain RULE [options]",
+        "Show what a rule does, on one interactive page: its targets, what they rely on, what predictions know.",
+        (
+            "rulax explain disco103",
+            "rulax explain runs/discover-grids-001/rule.safetensors --env grid/random-small",
+            "rulax explain ppo_targets --steps 100k",
+        ),
+    ),
+    "runs": Command(
+        "rulax.commands.runs:command",
+        RunsConfig,
+        "runs [DIR] [options]",
+        "List the runs in a folder, with their key numbers.",
+        ("rulax runs", "rulax runs --filter rule=ppo finished=yes --sort final_return --reverse", "rulax runs --csv runs.csv"),
+    ),
+    "board": Command("rulax.commands.runs:board_command", BoardConfig, "board [DIR]", "Open TensorBoard on the runs in a folder."),
+    "envs": Command("rulax.commands.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
+    "rules": Command("rulax.commands.listing:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
+    "rules get": Command(
+        "rulax.commands.listing:get_rule_command",
+        GetRuleConfig,
+        "rules get NAME [--from FILE]",
+        "Install a rule that does not come with the package.",
+        ("rulax rules get disco103", "rulax rules get disco103 --from disco_103.npz"),
+    ),
+    "bench train": Command(
+        "rulax.commands.bench.train:command",
+        BenchTrainConfig,
+        "bench train [options]",
+        "Measure the speed of training on this machine.",
+        ("rulax bench train --rule ppo --json",),
+    ),
+    "bench discover": Command(
+        "rulax.commands.bench.discover:command",
+        BenchDiscoverConfig,
+        "bench discover [options]",
+        "Measure the speed and memory of a meta-step on this machine.",
+        ("rulax bench discover --agents 2 --inner 20 --memory both --json",),
+    ),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    keep_freed_memory()
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # as with `python -m rulax`: module:ID and dm_env/module:function name the user's own modules
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without block characters still gets its table
+    try:
+        return dispatch(list(sys.argv[1:] if arguments is None else arguments))
+    except UserError as error:
+        if os.environ.get("RULAX_DEBUG"):
+            raise
+        return complain(error, BAD_INPUT)
+    except TrainingStopped as error:
+        return complain(error, BAD_INPUT)  # the environment gave a number that is none
+    except Interrupted as error:
+        print(error, file=sys.stderr)
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `rulax envs | head`: the reader has seen enough. Python would complain again while closing stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def complain(error: Exception, code: int) -> int:
+    """One line on stderr."""
+    print("error: " + " ".join(str(error).split()), file=sys.stderr)
+    return code
+
+
+def dispatch(arguments: list[str]) -> int:
+    """Find the subcommand and call it."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(overview())
+        return DONE
+    if arguments[0] in ("-V", "--version"):
+        print(f"rulax {rulax.__version__}")
+        return DONE
+    name, rest = find_command(arguments)
+    command = COMMANDS[name]
+    parser = make_parser(f"rulax {name}", command.config, command.summary)
+    if "-h" in rest or "--help" in rest:
+        print(command_help(name))
+        return DONE
+    values = parse(parser, command.config, rest)
+    return load_function(command.function)(values)
+
+
+def find_command(arguments: list[str]) -> tuple[str, list[str]]:
+    """The longest subcommand that the arguments start with, and what follows it."""
+    for words in (2, 1):
+        name = " ".join(arguments[:words])
+        if name in COMMANDS and len(arguments) >= words:
+            return name, arguments[words:]
+    first = arguments[0]
+    family = [name for name in COMMANDS if name.split()[0] == first]
+    if family:  # `rulax bench` alone, or `rulax bench trian`
+        raise UserError(f"rulax {first} needs to know what; for example: rulax {family[0]}")
+    if first.startswith("-"):
+        match = nearest(first, ["help", "version"])
+        raise UserError(
+            f"unknown flag {first}" + (f"; did you mean --{match}?" if match else "; `rulax --help` shows the commands")
+        )
+    match = nearest(first, COMMANDS)
+    raise UserError(f"unknown command '{first}'" + (f"; did you mean `rulax {match}`?" if match else "; `rulax --help` lists them"))
+
+
+def load_function(reference: str) -> Any:
+    """`module:function` -> the function."""
+    module, _, function = reference.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def overview() -> str:
+    """What `rulax --help` prints."""
+    width = max(len(command.usage) for command in COMMANDS.values())
+    lines = ["usage: rulax COMMAND [options]", "", "Train agents with reinforcement-learning update rules.", "", "commands:"]
+    lines += [f"  {command.usage:<{width}}   {command.summary}" for command in COMMANDS.values()]
+    lines += ["", "start here:"]
+    lines += ["  rulax train catch            watch an agent learn, in a few seconds"]
+    lines += ["  rulax COMMAND --help         every option of a command"]
+    lines += ["  rulax --version              which version this is"]
+    return "\n".join(lines)
+
+
+def command_help(name: str) -> str:
+    """What `rulax NAME --help` prints."""
+    command = COMMANDS[name]
+    text = make_parser(f"rulax {name}", command.config, command.summary).format_help().rstrip()
+    if "preset" in known_keys(command.config):
+        suites = "suite" in known_keys(command.config)
+        presets = preset_names(suites)
+        width = max(map(len, presets))
+        text += f"\n\n{'suites' if suites else 'presets'}:\n" + "\n".join(
+            f"  {preset:<{width}}  {summary}" for preset, summary in presets.items()
+        )
+    if command.examples:
+        text += "\n\nexamples:\n" + "\n".join(f"  {example}" for example in command.examples)
+    return text

@@ -1,0 +1,274 @@
+"""The cells of a comparison: one rule in one environment, all seeds at once, each in a run folder of its own.
+
+A cell is trained by the machinery of `rulax train`; here is only what makes many of them one thing: where they are, whether they
+are finished, what they cost, and one view of their progress.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rulax.commands.compare.settings import CompareConfig, on_host, trials
+from rulax.commands.config import HOST_MAY_CHANGE, HostLoop, TrainConfig
+from rulax.commands.discover.settings import read_family
+from rulax.commands.progress import Shown, Silent, Status
+from rulax.commands.train.result import Run, load
+from rulax.commands.train.setup import Prepared, make_recipe, prepare
+from rulax.envs.base import EnvironmentFailed
+from rulax.errors import TrainingStopped, UserError
+from rulax.records import folder as folders
+
+SCORE, TUNE, UNTRAINED = "cells", "tuning", "untrained"  # what a cell is for, and the folder that it is in
+TUNING_SEED = 1_000_003  # added to the seed of the comparison: trials and scores share no randomness
+UNTRAINED_SEEDS, UNTRAINED_STREAMS = 4, 8
+UNTRAINED_STEPS = (20_000, 100_000)  # at least and at most: a tenth of the budget, but enough for long episodes to end
+COST, FAILED = "cost.json", "failed.json"
+
+
+class Cell(NamedTuple):
+    """One rule in one environment."""
+
+    purpose: str
+    env: str
+    rule: str  # empty for untrained agents
+    config: TrainConfig
+    trial: int = -1
+
+    @property
+    def folder(self) -> Path:
+        """Its run folder."""
+        return Path(self.config.out)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it is in the folder of the comparison."""
+        return self.purpose, self.folder.name
+
+    @property
+    def work(self) -> int:
+        """Environment steps of all seeds."""
+        return self.config.steps * self.config.seeds
+
+    @property
+    def title(self) -> str:
+        """What it is called while it is trained."""
+        what = {SCORE: self.rule, TUNE: f"{self.rule} (trial {self.trial + 1})", UNTRAINED: "untrained"}[self.purpose]
+        return f"{self.env} · {what}"
+
+
+class Cost(NamedTuple):
+    """What a cell has cost in all its parts, compiling included."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+# -- which cells there are -------------------------------------------------------------------------------------------------------
+
+
+def plan(config: CompareConfig, folder: Path, chosen: dict[str, dict[str, Any]] | None = None) -> list[Cell]:
+    """All cells, in the order in which they are trained. Scores follow trials: `chosen` holds what each rule found in them."""
+    cells = [make_cell(config, folder, UNTRAINED, env, number) for number, env in enumerate(config.envs)]
+    for trial, settings in enumerate(trials(config)):
+        pairs = [(rule, env) for rule in config.rules for env in config.envs]
+        cells += [make_cell(config, folder, TUNE, env, n, rule, settings, trial) for n, (rule, env) in enumerate(pairs)]
+    pairs = [(rule, env) for env in config.envs for rule in config.rules]
+    found = chosen or {}
+    cells += [make_cell(config, folder, SCORE, env, n, rule, found.get(rule, {})) for n, (rule, env) in enumerate(pairs)]
+    return cells
+
+
+def make_cell(
+    config: CompareConfig,
+    folder: Path,
+    purpose: str,
+    env: str,
+    number: int,
+    rule: str = "",
+    settings: dict[str, Any] | None = None,
+    trial: int = -1,
+) -> Cell:
+    """One cell, with the configuration that `rulax train` would have."""
+    family = read_family(env)
+    name = "-".join([f"{number + 1:02d}", *([f"trial{trial + 1}"] if purpose == TUNE else []), folders.short_name(env)])
+    name += f"-{folders.short_name(rule)}" if rule else ""
+    budget = {
+        SCORE: (config.steps, config.seeds, config.seed),
+        TUNE: (config.tune_steps, config.tune_seeds, (config.seed + TUNING_SEED) % 2**32),
+        UNTRAINED: (min(max(config.steps // 10, UNTRAINED_STEPS[0]), UNTRAINED_STEPS[1]), UNTRAINED_SEEDS, config.seed),
+    }[purpose]
+    host = {field.name: getattr(config, field.name) for field in dataclasses.fields(HostLoop)} if on_host(env) else {}
+    made = TrainConfig(
+        **host,
+        env=family.env,
+        env_options=family.options,
+        rule=rule or "untrained",
+        steps=budget[0],
+        seeds=budget[1],
+        seed=budget[2],
+        task=config.task,
+        out=str(folder / purpose / name),
+        checkpoint_minutes=config.checkpoint_minutes,
+        platform=config.platform,
+        precision=config.precision,
+        quiet=True,
+        overrides=config.overrides | (settings or {}) if purpose != UNTRAINED else {},
+    )
+    return Cell(purpose, env, rule, made, trial)
+
+
+def untrained_recipe(config: CompareConfig) -> Any:
+    """Agents of the default rule that never learn, in few streams, so that also long episodes end."""
+    from rulax.discovery.evaluate import frozen
+    from rulax.settings import Network
+
+    network = {field.name for field in dataclasses.fields(Network)}
+    overrides = {name: value for name, value in config.overrides.items() if name in network}
+    return frozen(make_recipe("actor_critic", {}, overrides | {"streams": UNTRAINED_STREAMS}))
+
+
+# -- what has become of a cell ---------------------------------------------------------------------------------------------------
+
+
+def begun(cell: Cell) -> bool:
+    """Whether there is something to go on from."""
+    return (cell.folder / folders.CHECKPOINT).exists() and (cell.folder / folders.CONFIG).exists()
+
+
+def finished(cell: Cell) -> bool:
+    """Whether nothing is left to do: trained to the end, or found to be impossible."""
+    return failure(cell) is not None or (begun(cell) and load(cell.folder).finished)
+
+
+def failure(cell: Cell) -> str | None:
+    """Why a cell could not be trained to its end, if so; an environment that failed too often may be allowed more by now."""
+    path = cell.folder / FAILED
+    if not path.exists():
+        return None
+    facts = json.loads(path.read_text())
+    return None if cell.config.most_restarts > facts.get("most_restarts", cell.config.most_restarts) else facts["reason"]
+
+
+def cost_of(cell: Cell) -> Cost:
+    """What it has cost so far."""
+    path = cell.folder / COST
+    return Cost(**json.loads(path.read_text())) if path.exists() else Cost()
+
+
+@contextmanager
+def named(cell: Cell) -> Iterator[None]:
+    """Of many cells, a mistake should say whose it is."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{cell.title}: {error}") from error
+
+
+def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
+    """Build it, which finds every mistake."""
+    if cell.purpose != UNTRAINED:
+        return prepare(cell.config)
+    from rulax.learning.train import COMPILE_FAST
+
+    prepared = prepare(cell.config, recipe=untrained_recipe(config))
+    prepared.trainer.compile_options = COMPILE_FAST
+    return prepared
+
+
+def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, progress: Silent) -> None:
+    """Train a cell to its end, from its checkpoint if it has one. An agent that breaks ends its cell, not the comparison."""
+    from rulax.commands.train import run as train
+
+    before, began, cpu = cost_of(cell), time.monotonic(), time.process_time()
+    (cell.folder / FAILED).unlink(missing_ok=True)
+    try:
+        if begun(cell):
+            changes = {name: getattr(cell.config, name) for name in HOST_MAY_CHANGE}
+            values = {"resume": str(cell.folder), "quiet": True, **changes}
+            train.resume(values, recipe=untrained_recipe(config) if cell.purpose == UNTRAINED else None, progress=progress)
+        else:
+            train.begin(prepared or prepare_cell(cell, config), progress)
+    except TrainingStopped as error:
+        folders.create(cell.folder)  # an environment that cannot even be started leaves none
+        limit = {"most_restarts": cell.config.most_restarts} if isinstance(error.__cause__, EnvironmentFailed) else {}
+        folders.write_json(cell.folder / FAILED, {"reason": str(error), **limit})
+    finally:
+        if cell.folder.exists():
+            spent = Cost(before.seconds + time.monotonic() - began, before.cpu_seconds + time.process_time() - cpu)
+            folders.write_json(cell.folder / COST, spent._asdict())
+
+
+def read_cell(cell: Cell) -> Run | None:
+    """The run in a cell's folder, if it has begun."""
+    return load(cell.folder) if begun(cell) else None
+
+
+# -- one view of them all --------------------------------------------------------------------------------------------------------
+
+
+class CellsProgress(Silent):
+    """What a cell reports, shown as a part of the whole. `stop` of a cell does not close the bar; `close` does."""
+
+    def __init__(self, shown: Silent, cells: list[Cell]):
+        self.shown, self.cells, self.current, self.began = shown, cells, 0, False
+        self.rates: dict[str, tuple[float, int]] = {}  # by rule: seconds and work of the cells that are done
+        self.since = 0.0
+
+    def enter(self, number: int) -> None:
+        """The next reports are about this cell."""
+        self.current, self.since = number, time.monotonic()
+
+    def leave(self, seconds: float) -> None:
+        """The cell is done, after so many seconds of its own."""
+        cell = self.cells[self.current]
+        spent, work = self.rates.get(cell.rule, (0.0, 0))
+        self.rates[cell.rule] = (spent + seconds, work + cell.work)
+
+    def start(self, title: str, status: Shown) -> None:
+        title = f"{self.current + 1}/{len(self.cells)} {self.cells[self.current].title}"
+        if self.began:
+            self.shown.rename(title)
+        else:
+            self.shown.start(title, status)
+        self.began = True
+
+    def update(self, status: Shown) -> None:
+        assert isinstance(status, Status)
+        before = sum(cell.config.steps for cell in self.cells[: self.current])
+        total = sum(cell.config.steps for cell in self.cells)
+        left = self.left(status.seconds_left, time.monotonic() - self.since)
+        self.shown.update(Status(before + status.step, total, status.steps_per_second, status.mean_return, left))
+
+    def left(self, of_cell: float | None, spent: float) -> float | None:
+        """Seconds to the end: what the cell says of itself, and for later ones what their rule has taken, or else the average."""
+        cell, rates = self.cells[self.current], dict(self.rates)
+        if of_cell is not None:
+            seconds, work = rates.get(cell.rule, (0.0, 0))
+            rates[cell.rule] = (seconds + spent + of_cell, work + cell.work)
+        if not rates:
+            return None
+        average = sum(seconds for seconds, _ in rates.values()), sum(work for _, work in rates.values())
+
+        def expected(each: Cell) -> float:
+            seconds, work = rates.get(each.rule, average)
+            return each.work * seconds / work
+
+        left = max(0.0, expected(cell) - spent) if of_cell is None else of_cell
+        return left + sum(map(expected, self.cells[self.current + 1 :]))
+
+    def phase(self, text: str) -> None:
+        self.shown.phase(text)
+
+    def message(self, text: str) -> None:
+        self.shown.message(text)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.began:
+            self.shown.stop()

@@ -1,0 +1,84 @@
+"""What can be said about a comparison without having computed anything: its commands, and where its rules come from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from rulax.commands.compare.cells import SCORE, Cell
+from rulax.commands.compare.settings import NOT_RECORDED, CompareConfig, is_file
+from rulax.commands.config import TrainConfig
+from rulax.commands.flags import flag_name
+
+
+def compare_command(config: CompareConfig) -> str:
+    """The command that makes this comparison again."""
+    words = ["rulax", "compare", *config.envs, "--rules", *config.rules, "--seeds", str(config.seeds), "--steps", str(config.steps)]
+    done = (*NOT_RECORDED, "envs", "rules", "seeds", "steps", *(["tune_seeds", "tune_steps"] if not config.tune else []))
+    return shlex.join(words + flags(config, CompareConfig, done))
+
+
+def cell_command(cell: Cell) -> str:
+    """The command that trains one cell alone."""
+    config = cell.config
+    words = ["rulax", "train", config.env, "--rule", config.rule, "--seeds", str(config.seeds), "--steps", str(config.steps)]
+    done = ("env", "rule", "seeds", "steps", "out", "quiet", "resume", "checkpoint_minutes", "platform")
+    return shlex.join(words + flags(config, TrainConfig, done))
+
+
+def flags(config: Any, cls: type, done: tuple[str, ...]) -> list[str]:
+    """What differs from the defaults, as flags; `done` have been said."""
+    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    values = {name: value for name, value in vars(config).items() if name not in (*done, "overrides") and value != defaults[name]}
+    words: list[str] = []
+    for name, value in {**values, **config.overrides}.items():
+        if isinstance(value, bool):
+            words.append(flag_name(name) if value else "--no-" + flag_name(name)[2:])
+        elif isinstance(value, dict):
+            words += [flag_name(name), *(f"{key}={option}" for key, option in value.items())] if value else []
+        elif isinstance(value, tuple):
+            words += [flag_name(name), *map(str, value)]
+        else:
+            words += [flag_name(name), str(value)]
+    return words
+
+
+def rule_facts(rule: str, cells: list[Cell]) -> dict[str, Any]:
+    """A rule: whether it was discovered, in which environments, and what was tuned for it."""
+    from rulax.rules.registry import RULES, STORED, split_ablations
+
+    base, ablations = split_ablations(rule)
+    about = about_file(rule)
+    tuned = next((cell.config.overrides for cell in cells if cell.purpose == SCORE and cell.rule == rule), {})
+    return {
+        "name": rule,
+        "summary": RULES[base].summary if base in RULES else "A rule in a file",
+        "discovered": is_file(rule) is not None or base in ("disco", *STORED),
+        "ablations": list(ablations),
+        "trained_on": json.loads(about.get("trained_on", "[]")),
+        "validated_on": json.loads(about.get("validated_on", "[]")),
+        "found": about.get("found"),
+        "settings": {name: list(value) if isinstance(value, tuple) else value for name, value in tuned.items()},
+    }
+
+
+def about_file(rule: str) -> dict[str, str]:
+    """What a rule file says of itself; nothing if it says nothing, or is gone."""
+    path = is_file(rule)
+    if path is None or path.suffix != ".safetensors" or not path.exists():
+        return {}
+    data = path.read_bytes()
+    try:
+        return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
+    except ValueError:
+        return {}
+
+
+def hashes(rules: tuple[str, ...]) -> dict[str, str]:
+    """The content of the rule files, so that a comparison is not gone on with after one has changed."""
+    files: dict[str, Path | None] = {rule: is_file(rule) for rule in rules}
+    return {rule: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for rule, path in files.items() if path and path.exists()}

@@ -1,0 +1,291 @@
+"""From the cells of a comparison to its numbers: `compare.json`, which holds everything that a table or a page shows.
+
+Always computed from the folders of the cells, so that a comparison that was interrupted ends with the same numbers as one that
+was not. Statistics are over the environments in which every rule is finished.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from rulax.commands.compare.cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
+from rulax.commands.compare.provenance import cell_command, compare_command, rule_facts
+from rulax.commands.compare.settings import HELD_OUT, CompareConfig, references, role_of, roles, suite_of, trials
+from rulax.commands.discover.settings import read_family
+from rulax.commands.train.result import Run
+from rulax.evaluation import statistics as st
+from rulax.evaluation.normalised import ends
+from rulax.report.plot import carry_forward
+
+CURVE_RESAMPLES = 500
+NEARLY = 0.9  # normalised score that counts as learned, for sample efficiency
+CLEAR = 2.0  # times the spread of its seeds, by which the best rule should be better than untrained
+PROFILE = np.linspace(0.0, 1.2, 25)
+STATISTICS = {
+    "iqm": st.interquartile_mean,
+    "median": st.median,
+    "mean": st.mean,
+    "optimality_gap": st.optimality_gap,
+}
+
+
+def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) -> dict[str, Any]:
+    """The content of compare.json."""
+    scored = [cell for cell in cells if cell.purpose == SCORE]
+    done = {(cell.env, cell.rule): cell for cell in scored if finished(cell)}
+    random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED and finished(cell)}
+    known = [env for env in config.envs if random.get(env) is not None and all((env, rule) in done for rule in config.rules)]
+    warnings = [f"{cell.title}: {failure(cell)}" for cell in cells if cell.purpose == UNTRAINED and failure(cell)]
+    warnings += [f"{cell.title}: {failure(cell)}; it counts as untrained" for cell in scored if failure(cell)]
+    warnings += [f"{env}: no episode of an untrained agent ended, so it has no scores" for env in random if random[env] is None]
+    returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rules}
+    scale = Scale(config, known, random, returns, warnings)
+    facts = [rule_facts(rule, cells) for rule in config.rules]
+    described = [describe_cell(cell, config, scale, facts) for cell in scored]
+    complete = len(done) == len(scored) and len(random) == len(config.envs)
+    left = sum(not finished(cell) for cell in cells)
+    if left:
+        warnings.insert(0, f"unfinished: {left} of {len(cells)} cells are not trained to their end")
+    return {
+        "kind": "compare",
+        "finished": complete,
+        "seeds": config.seeds,
+        "steps": config.steps,
+        "environments": [environment_facts(env, known, random, scale) for env in config.envs],
+        "rules": facts,
+        "cells": described,
+        "statistics": all_statistics(config, known, returns, scale),
+        "normalisation": scale.words(),
+        "tuning": tuning(config, cells) if config.tune else None,
+        "warnings": st.too_few(config.seeds, max(1, len(known))) + warnings,
+        "settings": record["settings"],
+        "versions": record["versions"],
+        "commit": record["commit"],
+        "command": record["command"],
+        "commands": [compare_command(config)] + [cell["command"] for cell in described],
+        "cost": total_cost(cells),
+    }
+
+
+# -- returns -------------------------------------------------------------------------------------------------------------------
+
+
+def untrained_return(run: Run | None) -> float | None:
+    """Mean over all episodes of agents that never learned."""
+    if run is None:
+        return None
+    returns, episodes = run.returns, np.array([row["episodes_per_seed"] for row in run.rows]).reshape(run.returns.shape)
+    ended = episodes > 0
+    return float((returns[ended] * episodes[ended]).sum() / episodes[ended].sum()) if ended.any() else None
+
+
+def final_returns(config: CompareConfig, cells: list[Cell], random: dict[str, Any], warnings: list[str]) -> np.ndarray:
+    """One rule's final returns, [S, E]; a seed of which no episode ended has learned nothing, as far as anybody can see."""
+    columns = []
+    for cell in cells:
+        run = read_cell(cell) if failure(cell) is None else None
+        final = np.array(run.final_returns if run else [None] * config.seeds, float)
+        if run and np.isnan(final).any():
+            warnings.append(f"{cell.title}: in {int(np.isnan(final).sum())} seeds no episode ended; they count as untrained")
+        columns.append(np.where(np.isnan(final), random[cell.env], final))
+    return np.stack(columns, 1) if columns else np.zeros((config.seeds, 0))
+
+
+class Scale:
+    """What counts as 0 and as 1 in each environment."""
+
+    def __init__(self, config: CompareConfig, known: list[str], random: dict, returns: dict[str, np.ndarray], warnings: list[str]):
+        self.stated, self.random, self.reference, self.source = references(config), dict(random), {}, {}
+        for column, env in enumerate(known):
+            family = read_family(env)
+            axis = ends(family.env, family.options) if env not in self.stated else None
+            if axis is not None:
+                self.source[env], self.random[env], self.reference[env] = f"published ({axis[0]})", *axis[1:]
+                continue
+            means = {rule: float(each[:, column].mean()) for rule, each in returns.items()}
+            best = max(means, key=lambda rule: means[rule])
+            stated = self.stated.get(env)
+            reference = means[best] if stated is None else stated
+            self.source[env] = f"best rule ({best})" if stated is None else "stated"
+            if reference <= random[env] + 1e-9 * max(1.0, abs(random[env])):
+                who = "no rule learned anything" if stated is None else "the stated reference is no better than an untrained agent"
+                warnings.append(f"{env}: {who}; its scores are returns above those of an untrained agent")
+                reference, self.source[env] = random[env] + 1.0, "one unit of return"
+            elif stated is None and reference - random[env] < CLEAR * returns[best][:, column].std():
+                warnings.append(f"{env}: even the best rule is hardly better than untrained, so its scores are mostly noise")
+            self.reference[env] = reference
+
+    def normalise(self, returns: np.ndarray, envs: list[str]) -> np.ndarray:
+        """Scores of returns [..., E]."""
+        low, high = ([part[env] for env in envs] for part in (self.random, self.reference))
+        return st.normalise(returns, np.array(low), np.array(high)) if envs else returns
+
+    def words(self) -> str:
+        """What 0 and 1 mean."""
+        published = [env for env, source in self.source.items() if source.startswith("published")]
+        others = len(self.source) - len(published)
+        axis = f"as published for {', '.join(published)}, 0 is random play and 1 a human (Atari) or the best possible (ProcGen)"
+        if published and not others:
+            return f"scores are {axis}"
+        ways = [f"the best rule's mean in each environment{' without a stated reference' if self.stated else ''}"]
+        if self.stated:
+            ways.insert(0, "the stated reference")
+            ways = ways if len(self.stated) < others else ways[:1]
+        words = f"a score of 0 is the return of untrained agents, 1 is {' or '.join(ways)}"
+        return f"{words}; {axis}" if published else words
+
+
+# -- one cell ------------------------------------------------------------------------------------------------------------------
+
+
+def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    """Curve, scores and cost of one cell."""
+    run, cost, facts = read_cell(cell), cost_of(cell), next(rule for rule in rules if rule["name"] == cell.rule)
+    steps = run.steps if run else np.zeros(0)
+    returns = carry_forward(run.returns) if run and len(steps) else np.zeros((0, config.seeds))
+    band = st.interval(lambda curves: curves.mean(-2), returns.T, resamples=CURVE_RESAMPLES)
+    scores = scale.normalise(returns[..., None], [cell.env])[..., 0] if cell.env in scale.reference else None
+    role = role_of(cell.env, facts["trained_on"], facts["validated_on"]) if facts["discovered"] else None
+    reached = st.steps_to_threshold(steps, scores, NEARLY) if scores is not None and len(steps) else None
+    return {
+        "env": cell.env,
+        "rule": cell.rule,
+        "finished": finished(cell),
+        "failed": failure(cell),
+        "role": role,  # what the environment was to the rule's discovery
+        "folder": f"{cell.purpose}/{cell.folder.name}",
+        "curve": {"steps": clean(steps), "mean": clean(band.value), "low": clean(band.low), "high": clean(band.high)},
+        "final_returns": clean(np.array(run.final_returns, float)) if run else [],
+        "area_under_curve": clean(st.area_under_curve(steps, returns)) if len(steps) else [],
+        "steps_to_learn": clean(reached) if reached is not None else [],
+        "environment_steps": int(steps[-1]) * config.seeds if len(steps) else 0,
+        "seconds": round(cost.seconds, 2),
+        "cpu_seconds": round(cost.cpu_seconds, 2),
+        "core_hours": cost.cpu_seconds / 3600,
+        "command": cell_command(cell),
+    }
+
+
+def environment_facts(env: str, known: list[str], random: dict[str, Any], scale: Scale) -> dict[str, Any]:
+    """An environment, what it was to discovery here, and its yardsticks."""
+    role = known_roles().get(env.partition(":")[0], HELD_OUT)
+    return {
+        "name": env,
+        "suite": suite_of(env),
+        "role": role,
+        "held_out": role == HELD_OUT,
+        "complete": env in known,
+        "random": random.get(env),
+        "reference": scale.reference.get(env),
+        "reference_is": scale.source.get(env),
+    }
+
+
+@functools.cache
+def known_roles() -> dict[str, str]:
+    """Read once."""
+    return roles()
+
+
+def total_cost(cells: list[Cell]) -> dict[str, float]:
+    """All cells together: trials and untrained agents too."""
+    costs = [cost_of(cell) for cell in cells]
+    cpu = sum(cost.cpu_seconds for cost in costs)
+    return {"seconds": round(sum(cost.seconds for cost in costs), 2), "cpu_seconds": round(cpu, 2), "core_hours": cpu / 3600}
+
+
+# -- statistics ----------------------------------------------------------------------------------------------------------------
+
+
+def all_statistics(config: CompareConfig, known: list[str], returns: dict[str, np.ndarray], scale: Scale) -> dict[str, Any]:
+    """Per environment in returns; over all environments, and over those held out, in scores."""
+    if not known:
+        return {"environments": {}, "overall": None, "held_out": None}
+    each = {env: {rule: shown(st.interquartile_mean, returns[rule][:, [n]]) for rule in returns} for n, env in enumerate(known)}
+    scores = {rule: scale.normalise(returns[rule], known) for rule in config.rules}
+    apart = [n for n, env in enumerate(known) if known_roles().get(env.partition(":")[0], HELD_OUT) == HELD_OUT]
+    some = {rule: values[:, apart] for rule, values in scores.items()} if 0 < len(apart) < len(known) else None
+    return {"environments": each, "overall": group_statistics(scores), "held_out": group_statistics(some) if some else None}
+
+
+def group_statistics(scores: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Everything that is said about a group of environments."""
+    return {
+        "rules": {rule: rule_statistics(values) for rule, values in scores.items()},
+        "scores": {rule: clean(values) for rule, values in scores.items()},
+        "improvement": [
+            {
+                "rule": rule,
+                "over": other,
+                "probability": shown(st.probability_of_improvement, scores[rule], scores[other]),
+                "paired": {name: clean(value) for name, value in st.paired_test(scores[rule], scores[other])._asdict().items()},
+            }
+            for rule in scores
+            for other in scores
+            if rule != other
+        ],
+    }
+
+
+def rule_statistics(scores: np.ndarray) -> dict[str, Any]:
+    """One rule's aggregates and its performance profile."""
+    found = {name: shown(statistic, scores) for name, statistic in STATISTICS.items()}
+    profile = shown(lambda values: st.performance_profile(values, PROFILE), scores)
+    return found | {"profile": {"thresholds": clean(PROFILE), **profile}}
+
+
+def shown(statistic: st.Statistic, *scores: np.ndarray) -> dict[str, Any]:
+    """A statistic with its interval, for JSON."""
+    return {name: clean(part) for name, part in st.interval(statistic, *scores)._asdict().items()}
+
+
+def clean(value: Any) -> Any:
+    """Numbers as JSON has them: no arrays, no NaN, nothing infinite."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return [clean(part) for part in value]
+    return value if isinstance(value, int) else int(value) if isinstance(value, np.integer) else _float(value)
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+# -- tuning --------------------------------------------------------------------------------------------------------------------
+
+
+def tuning(config: CompareConfig, cells: list[Cell]) -> dict[str, Any]:
+    """What the trials found: every rule's score in every trial, and the settings that it is compared with."""
+    random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED}
+    returns: dict[str, np.ndarray] = {rule: np.full((len(trials(config)), len(config.envs)), np.nan) for rule in config.rules}
+    for cell in cells:
+        run = read_cell(cell) if cell.purpose == TUNE and failure(cell) is None else None
+        if run and any(value is not None for value in run.final_returns):
+            final = np.array(run.final_returns, float)
+            returns[cell.rule][cell.trial, config.envs.index(cell.env)] = final[np.isfinite(final)].mean()
+    scores = {rule: trial_scores(returns, rule, [random.get(env) for env in config.envs]) for rule in config.rules}
+    best = {rule: int(np.argmax(scores[rule])) for rule in config.rules}
+    return {
+        "trials": trials(config),
+        "seeds": config.tune_seeds,
+        "steps": config.tune_steps,
+        "rules": {
+            rule: {"chosen": trials(config)[best[rule]], "scores": clean(scores[rule]), "returns": clean(returns[rule])}
+            for rule in config.rules
+        },
+        "words": f"{len(trials(config))} trials for every rule, on seeds of their own; one choice for all environments",
+    }
+
+
+def trial_scores(returns: dict[str, np.ndarray], rule: str, random: list[float | None]) -> np.ndarray:
+    """Mean over environments of each trial's score, [trials]: 0 is untrained, 1 the best trial of any rule."""
+    total = np.zeros(len(returns[rule]))
+    for column, low in enumerate(random):
+        everyone = np.concatenate([each[:, column] for each in returns.values()])
+        if low is None or not np.isfinite(everyone).any():
+            continue
+        span = np.nanmax(everyone) - low
+        total += np.nan_to_num((returns[rule][:, column] - low) / (span if span > 0 else 1.0), nan=0.0)
+    return total / len(random)

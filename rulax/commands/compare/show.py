@@ -1,0 +1,183 @@
+"""What a comparison says on the terminal, and what Python users hold: tables of returns, scores and probabilities."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rulax.errors import UserError
+from rulax.text import count, duration
+
+AGGREGATES = {"iqm": "interquartile mean", "median": "median", "mean": "mean", "optimality_gap": "optimality gap (less is better)"}
+
+
+class Comparison:
+    """A comparison, finished or not: `print(comparison.table)`, `comparison.scores["ppo"]`, `comparison.folder`."""
+
+    def __init__(self, folder: Path, results: dict[str, Any]):
+        self.folder, self.results = folder, results
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Comparison:
+        """From its folder."""
+        path = Path(folder) / "compare.json"
+        try:
+            return cls(Path(folder), json.loads(path.read_text()))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{path} cannot be read: {error}") from None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every cell was trained to its end."""
+        return self.results["finished"]
+
+    @property
+    def environments(self) -> list[str]:
+        """Those in which every rule is finished: the columns of `scores`."""
+        return [env["name"] for env in self.results["environments"] if env["complete"]]
+
+    @property
+    def rules(self) -> list[str]:
+        """In the order in which they were named."""
+        return [rule["name"] for rule in self.results["rules"]]
+
+    @property
+    def scores(self) -> dict[str, np.ndarray]:
+        """Normalised scores by rule, [seeds, environments]."""
+        overall = self.results["statistics"]["overall"]
+        return {rule: np.array(values, float) for rule, values in overall["scores"].items()} if overall else {}
+
+    @property
+    def returns(self) -> dict[str, np.ndarray]:
+        """Final returns by rule, [seeds, environments]; NaN where no episode ended."""
+        cells = {(cell["env"], cell["rule"]): np.array(cell["final_returns"], float) for cell in self.results["cells"]}
+        return {rule: np.stack([cells[env, rule] for env in self.environments], 1) for rule in self.rules if self.environments}
+
+    @property
+    def table(self) -> str:
+        """The tables as text."""
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=110, highlight=False)
+        print_tables(console, self)
+        return console.file.getvalue()  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        state = "" if self.finished else ", unfinished"
+        return f"Comparison({', '.join(self.rules)} in {len(self.results['environments'])} environments{state})"
+
+
+def show(comparison: Comparison, quiet: bool) -> None:
+    """Print a comparison on stdout; a quiet one prints only its folder, for scripts."""
+    if quiet:
+        print(comparison.folder)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    print_tables(console, comparison)
+    folder = comparison.folder
+    for name, what in (
+        ("folder", folder),
+        ("all numbers", folder / "compare.json"),
+        ("curves", f"rulax board {folder}"),
+        ("in Python", f"rulax.Comparison.load('{folder}').scores"),
+        ("the page", folder / "report.html"),
+    ):
+        console.print(f"{name:<12} {what}", markup=False, soft_wrap=True)
+
+
+def print_tables(console: Any, comparison: Comparison) -> None:
+    """Returns by environment, scores over all of them, and who beats whom."""
+    found, overall = comparison.results, comparison.results["statistics"]["overall"]
+    seeds = f"{found['seeds']} seed{'s' if found['seeds'] > 1 else ''}"
+    console.print(f"\n[bold]{' · '.join(comparison.rules)}[/]  {seeds}, {count(found['steps'])} steps each\n")
+    if overall is None:
+        console.print("no environment is finished yet\n")
+    else:
+        console.print("final return, interquartile mean over seeds \\[95 % interval]")
+        console.print(returns_table(comparison))
+        over = f"{len(comparison.environments)} environment{'s' if len(comparison.environments) > 1 else ''}"
+        console.print(f"\nscores over {over}: {found['normalisation']}")
+        console.print(scores_table(overall))
+        if found["statistics"]["held_out"]:
+            console.print("\nscores over the environments held out")
+            console.print(scores_table(found["statistics"]["held_out"]))
+        if len(comparison.rules) > 1:
+            console.print("\nprobability that a run of the row's rule beats one of the column's")
+            console.print(improvement_table(comparison.rules, overall["improvement"]))
+    for rule, tuned in (found["tuning"] or {"rules": {}})["rules"].items():
+        chosen = ", ".join(f"{name} {value}" for name, value in tuned["chosen"].items())
+        console.print(f"tuned: {rule} with {chosen} (best of {len(tuned['scores'])} trials)", markup=False)
+    for warning in found["warnings"]:
+        console.print(f"[yellow]warning:[/] {escaped(warning)}")
+    if any(env["held_out"] for env in found["environments"]):
+        console.print("[dim]* held out: no suite of `rulax discover` trains or validates rules in it[/]")
+    cost = found["cost"]
+    spent = f"{cost['cpu_seconds']:,.0f} CPU seconds ({cost['core_hours']:.3g} core-hours)"
+    console.print(f"[dim]{duration(cost['seconds'])} in all, {spent}[/]\n")
+
+
+def returns_table(comparison: Comparison) -> Any:
+    """One row per environment, one column per rule; the best is bold."""
+    table = make_table("environment", [*comparison.rules, "untrained"])
+    for env in comparison.results["environments"]:
+        name = escaped(env["name"]) + (" *" if env["held_out"] else "")
+        if not env["complete"]:
+            table.add_row(name, *["unfinished"] * len(comparison.rules), "" if env["random"] is None else number(env["random"]))
+            continue
+        found = comparison.results["statistics"]["environments"][env["name"]]
+        best = max(found[rule]["value"] for rule in comparison.rules)
+        cells = [cell(found[rule], bold=found[rule]["value"] == best) for rule in comparison.rules]
+        table.add_row(name, *cells, number(env["random"]))
+    return table
+
+
+def scores_table(group: dict[str, Any]) -> Any:
+    """One row per aggregate."""
+    table = make_table("", list(group["rules"]))
+    for name, words in AGGREGATES.items():
+        values = {rule: found[name] for rule, found in group["rules"].items()}
+        best = (min if name == "optimality_gap" else max)(value["value"] for value in values.values())
+        table.add_row(words, *(cell(value, bold=value["value"] == best) for value in values.values()))
+    return table
+
+
+def improvement_table(rules: list[str], improvement: list[dict[str, Any]]) -> Any:
+    """One row and one column per rule."""
+    table = make_table("", rules)
+    found = {(pair["rule"], pair["over"]): pair["probability"] for pair in improvement}
+    for rule in rules:
+        table.add_row(escaped(rule), *(cell(found[rule, other]) if rule != other else "" for other in rules))
+    return table
+
+
+def make_table(first: str, others: list[str]) -> Any:
+    """Names to the left, numbers to the right."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(escaped(name), justify="right", overflow="fold")
+    return table
+
+
+def cell(found: dict[str, Any], bold: bool = False) -> str:
+    """A value and its interval."""
+    value = f"[bold]{number(found['value'])}[/]" if bold else number(found["value"])
+    return value if found["low"] is None else f"{value} \\[{number(found['low'])}, {number(found['high'])}]"
+
+
+def number(value: float) -> str:
+    """About three digits, and as many for equal sizes, so that columns line up."""
+    return f"{value:.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
+
+
+def escaped(text: str) -> str:
+    """A name may hold brackets, which rich would read as style."""
+    return text.replace("[", "\\[")

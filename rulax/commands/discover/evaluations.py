@@ -1,0 +1,123 @@
+"""The evaluations of a discovery run: which families, measured once by two yardsticks, and the scores of a rule in all of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rulax.commands.discover.setup import PreparedDiscovery
+from rulax.discovery.evaluate import Baselines, Evaluation, evaluation_steps, measure_baselines
+from rulax.discovery.population import listed
+from rulax.errors import TrainingStopped
+from rulax.parallel.together import together
+from rulax.records import folder as folders
+from rulax.records.rows import number
+
+BASELINES = "baselines.json"
+HAND_DESIGNED = "actor_critic"
+Say = Callable[[str], None]
+
+
+@dataclasses.dataclass
+class Result:
+    """What fresh agents earned with one rule."""
+
+    step: int
+    returns: dict[str, float]  # by family
+    scores: dict[str, float]
+    training_score: float
+    validation_score: float | None  # None without validation families
+
+    @property
+    def choice(self) -> float:
+        """What the best rule is picked by."""
+        return self.training_score if self.validation_score is None else self.validation_score
+
+    def row(self, seconds: float) -> dict[str, Any]:
+        """One line of `metrics.jsonl`."""
+        row: dict[str, Any] = {"kind": "evaluation", "step": self.step, "seconds": round(seconds, 3)}
+        row |= {"training_score": self.training_score, "validation_score": self.validation_score}
+        row |= {f"evaluation_return/{name}": number(value) for name, value in self.returns.items()}
+        return row | {f"score/{name}": value for name, value in self.scores.items()}
+
+
+class Evaluator:
+    """All exams of a run."""
+
+    def __init__(self, prepared: PreparedDiscovery, folder: Path):
+        self.prepared, self.folder = prepared, folder
+        self.environments = prepared.training | prepared.validation
+        self.steps = evaluation_steps(prepared.recipe, prepared.config.evaluation_updates)
+        self.evaluations: dict[str, Evaluation] = {}
+        self.baselines: dict[str, Baselines] = {}
+
+    def measure(self, say: Say, phase: Say) -> None:
+        """The yardsticks, once per run; a resumed run reads them from its folder."""
+        path = self.folder / BASELINES
+        saved = json.loads(path.read_text()) if path.exists() else {}
+        missing = [name for name in self.environments if name not in saved]
+        if missing:
+            phase(f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}")
+            found = together(lambda name: self.measure_one(name, self.environments[name]), missing)
+            saved |= {name: sticks._asdict() for name, sticks in zip(missing, found, strict=True)}
+            folders.write_json(path, saved)
+        self.baselines = {name: Baselines(**saved[name]) for name in self.environments}
+        for name in missing:
+            self.warn(name, say)
+
+    def measure_one(self, name: str, environment: Any) -> Baselines:
+        """Both yardsticks of one family."""
+        from rulax.rules.registry import make_rule
+
+        recipe, seeds = self.prepared.recipe, self.prepared.config.evaluation_seeds
+        hand_designed = make_rule(HAND_DESIGNED)
+        # As many streams as the discovered rule has: episodes get as long a time to end. All else is as recommended.
+        hand_designed = hand_designed._replace(
+            learning=dataclasses.replace(hand_designed.learning, streams=recipe.learning.streams)
+        )
+        found = measure_baselines(name, environment, recipe, hand_designed, seeds, self.steps)
+        if not all(math.isfinite(value) for value in found):
+            per_stream = self.steps // recipe.learning.streams
+            raise TrainingStopped(
+                f"no episode of '{name}' ended within an evaluation of {per_stream} steps per stream; raise --evaluation-updates"
+            )
+        return found
+
+    def warn(self, name: str, say: Say) -> None:
+        """Where a score has no scale, its reader must know."""
+        untrained, hand_designed = self.baselines[name]
+        if self.baselines[name].scale != hand_designed - untrained:
+            say(
+                f"warning: {HAND_DESIGNED} gains nothing in {name} within an evaluation ({untrained:.3g} -> {hand_designed:.3g}); "
+                "a score of 1 there means one unit of return; a larger --evaluation-updates may help"
+            )
+
+    def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Say) -> Result | None:
+        """The rule on fresh agents in every family; None if somebody asked to stop."""
+        returns = {}
+        if not self.evaluations:
+            phase(f"compiling the evaluation in {listed(list(self.environments))}")
+            self.evaluations = {name: self.make_exam(name) for name in self.environments}
+            together(lambda evaluation: evaluation.prepare(), self.evaluations.values())
+        for name, evaluation in self.evaluations.items():
+            found = evaluation.run(rule_params, stopped)
+            if found is None:
+                return None
+            returns[name] = found
+        return self.judge(step, returns)
+
+    def make_exam(self, name: str) -> Evaluation:
+        """Fresh agents in one family."""
+        return Evaluation(name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps)
+
+    def judge(self, step: int, returns: dict[str, float]) -> Result:
+        """Returns as scores, and their means over the two kinds of families."""
+        scores = {name: self.baselines[name].score(value) for name, value in returns.items()}
+        training = [scores[name] for name in self.prepared.training]
+        validation = [scores[name] for name in self.prepared.validation]
+        held_out = sum(validation) / len(validation) if validation else None
+        return Result(step, returns, scores, sum(training) / len(training), held_out)

@@ -1,0 +1,81 @@
+"""What Python users hold after `rulax.discover(...)`: where the rule is, what was measured, and its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rulax.commands.discover.settings import DiscoverConfig
+from rulax.records import folder as folders
+from rulax.records.rows import Row
+from rulax.report import discover_plot
+
+RULE, LAST = "rule.safetensors", "last.safetensors"
+
+
+class Spent(NamedTuple):
+    """What a discovery has cost so far."""
+
+    meta_steps: int
+    agent_updates: int
+    environment_steps: int
+    seconds: float
+    cpu_seconds: float
+    bad_agents: int
+
+    @classmethod
+    def of(cls, prepared: Any, steps: int, seconds: float, cpu_seconds: float, bad: int) -> Spent:
+        """Counted from the settings; evaluations are not counted, except in time."""
+        settings, learning = prepared.discoverer.settings, prepared.recipe.learning
+        lives = 1 + 2 * settings.pairs if settings.estimator == "evolution" else 1
+        updates = settings.window * lives
+        unrolls = updates * learning.unroll + settings.validation_unroll * lives
+        if settings.objective == "bootstrap":
+            updates += settings.bootstrap_updates
+            unrolls += settings.bootstrap_updates * learning.unroll + settings.validation_unroll
+        agents = steps * settings.agents * len(prepared.training)
+        return cls(steps, agents * updates, agents * unrolls * learning.streams, round(seconds, 1), round(cpu_seconds, 1), bad)
+
+
+class DiscoveryRun:
+    """A discovery, finished or interrupted."""
+
+    def __init__(self, config: DiscoverConfig, folder: Path, rows: list[Row], finished: bool, spent: Spent):
+        self.config, self.folder, self.rows, self.finished, self.spent = config, folder, rows, finished, spent
+        self.results: dict[str, Any] = {}  # the first, the best and the last evaluation
+        self.baselines: dict[str, dict[str, float]] = {}  # by family
+
+    @property
+    def rule_path(self) -> Path:
+        """The best rule: `rulax.train("catch", rule=str(run.rule_path))`."""
+        return self.folder / RULE
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """The best rule's scores: means of both kinds of families, and one per family."""
+        best = self.results.get("best") or {}
+        return {name: best.get(f"{name}_score") for name in ("training", "validation")} | {"families": best.get("scores", {})}
+
+    def summary(self) -> dict[str, Any]:
+        """The result in a few numbers; the content of summary.json."""
+        return {"suite": self.config.suite, "finished": self.finished, **self.spent._asdict(), **self.results}
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """Scores and returns as a matplotlib figure; also written to `path`, if there is one."""
+        figure = discover_plot.discovery_figure(self.config, self.rows, self.baselines)
+        if path is not None:
+            discover_plot.save_figure(Path(path), figure)
+        return figure
+
+    def write_results(self) -> None:
+        """Curve, summary and page, into the run folder."""
+        from rulax.report.discover import write_discover_page
+
+        folders.write_json(self.folder / folders.SUMMARY, self.summary())
+        self.plot(self.folder / folders.CURVE)
+        write_discover_page(self.folder)
+
+    def __repr__(self) -> str:
+        best = self.results.get("best")
+        shown = "not evaluated yet" if best is None else f"best rule at meta-step {best['step']}"
+        return f"DiscoveryRun({self.config.suite}, {self.spent.meta_steps:,} meta-steps, {shown})"

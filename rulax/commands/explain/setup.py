@@ -1,0 +1,77 @@
+"""Builds what `rulax explain` needs: the life to look at, and what is inside the rule if it was discovered."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from rulax.commands.explain.settings import ExplainConfig, check, train_config
+from rulax.commands.train.setup import Prepared, check_one_choice, make_environment, prepare, start_jax
+from rulax.errors import UserError
+
+UNSEEN = "agents are watched inside of compiled programs, so the environment must be one written in JAX; `rulax envs` lists them"
+
+
+class Inside(NamedTuple):
+    """What a discovered rule is made of."""
+
+    network: Any
+    sizes: Any
+    constants: Any
+    about: dict[str, str]
+
+
+class Subject(NamedTuple):
+    """A rule that is about to be explained."""
+
+    config: ExplainConfig
+    prepared: Prepared
+    inside: Inside | None  # None for a rule that people wrote
+    values: Any  # predictions -> value of each state
+
+
+def set_up(config: ExplainConfig) -> Subject:
+    """Check and build; every mistake of the user is found here."""
+    check(config)
+    from rulax.envs.base import HostEnvironment
+
+    start_jax(config.platform)
+    environment = make_environment(config.env, config.env_options)
+    if isinstance(environment, HostEnvironment):
+        raise UserError(f"'{config.env}' cannot be used here: {UNSEEN}")
+    check_one_choice(config.env, environment, "explain")
+    prepared = prepare(train_config(config))
+    from rulax.evaluation.explain.record import values_of
+
+    inside = look_inside(config, prepared.trainer.rule_params)
+    largest = inside.sizes.largest_value if inside else None
+    return Subject(config, prepared, inside, values_of(prepared.trainer, largest))
+
+
+def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
+    """The meta-network of a discovered rule with its sizes and constants; None for a rule that people wrote."""
+    from rulax.metanet.network import MetaNetwork
+    from rulax.metanet.sizes import ABLATIONS, Sizes
+    from rulax.rules.pretrained import RuleFile, load_rule, path_of, without
+    from rulax.rules.registry import split_ablations
+
+    if not isinstance(params, MetaNetwork):
+        return None
+    name, ablations = split_ablations(config.rule)
+    if name == "disco":
+        switches: dict[str, Any] = {ABLATIONS[each]: False for each in ablations}
+        loaded = RuleFile(params, Sizes(**switches), {})
+    else:
+        loaded = without(load_rule(path_of(name)), ablations)
+    sizes, constants, about = loaded.sizes, loaded.rule_settings.constants, dict(loaded.about)
+    return Inside(params, with_options(sizes, config.rule_options), with_options(constants, config.rule_options), about)
+
+
+def with_options(settings: Any, options: dict[str, Any]) -> Any:
+    """The settings with those options of the user that belong to them; they were checked when the rule was made."""
+    from rulax.envs.registry import as_option
+
+    own = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return dataclasses.replace(
+        settings, **{name: as_option(name, own[name], value) for name, value in options.items() if name in own}
+    )

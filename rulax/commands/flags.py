@@ -1,0 +1,144 @@
+"""Turns the fields of a configuration into command-line flags, and a command line into the values that were given.
+
+argparse parses and formats; every error leaves as one sentence (`UserError`), which argparse's own would not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import os
+import shutil
+import sys
+import typing
+from typing import Any, Literal, NoReturn
+
+from rulax.commands.config import known_keys
+from rulax.commands.fields import convert, field_docs, field_types
+from rulax.errors import UserError, nearest
+
+METAVARS = {int: "N", float: "X", str: "TEXT"}
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that raises instead of printing its usage and leaving."""
+
+    def error(self, message: str) -> NoReturn:
+        flag, colon, rest = message.removeprefix("argument ").partition(": ")
+        raise UserError(f"{flag.split('/')[-1]} {rest}" if colon else message)
+
+
+class Layout(argparse.HelpFormatter):
+    """Help in two columns, with headings in bold where the terminal can show it."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=30, width=min(shutil.get_terminal_size().columns - 2, 118))
+
+    def start_section(self, heading: str | None) -> None:
+        bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        super().start_section(f"\033[1m{heading}\033[0m" if bold else heading)
+
+
+def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
+    """A parser for one command. Nothing has a default in it: what was not given must stay distinguishable."""
+    parser = Parser(
+        prog=prog,
+        description=summary,
+        epilog=epilog,
+        allow_abbrev=False,
+        add_help=False,
+        formatter_class=lambda prog: Layout(prog),  # type: ignore[arg-type]
+    )
+    names = [f"[{field.metadata['metavar']}]" for field in positionals(cls)]
+    parser.usage = " ".join([prog, *names, "[options]"])
+    groups: dict[str, Any] = {}
+    for field in in_order(cls):
+        if field.metadata.get("settings"):
+            source = field.metadata.get("source", "the rule recommends")
+            for part in field.metadata["settings"]:
+                heading = f"{part.__name__.lower()} (default: what {source})"
+                for inner in dataclasses.fields(part):
+                    add_flag(group(parser, groups, heading), inner, part, show_default=False)
+        else:
+            add_flag(group(parser, groups, field.metadata["group"]), field, cls, show_default=True)
+    group(parser, groups, "help").add_argument("-h", "--help", action="help", help="Show this and leave.")
+    return parser
+
+
+def in_order(cls: type) -> list[dataclasses.Field]:
+    """The fields as `--help` shows them: the command's own, those that it shares with others, then settings of agents."""
+    own = inspect.get_annotations(cls)
+    return sorted(dataclasses.fields(cls), key=lambda field: (bool(field.metadata.get("settings")), field.name not in own))
+
+
+def group(parser: Parser, groups: dict[str, Any], heading: str) -> Any:
+    """The argument group under a heading, made when it is first asked for."""
+    if heading not in groups:
+        groups[heading] = parser.add_argument_group(heading)
+    return groups[heading]
+
+
+def positionals(cls: type) -> list[dataclasses.Field]:
+    """The fields that are given by position."""
+    return [field for field in dataclasses.fields(cls) if field.metadata.get("positional")]
+
+
+def flag_name(name: str) -> str:
+    """`learning_rate` -> `--learning-rate`; `from_` -> `--from`, which Python keeps for itself."""
+    return "--" + name.rstrip("_").replace("_", "-")
+
+
+def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: bool) -> None:
+    """One field as one flag."""
+    hint, text = field_types(cls)[field.name], field_docs(cls)[field.name].replace("%", "%%")
+    own = "[default:" in text or hint is bool  # says it in words
+    if show_default and not own and field.default is not dataclasses.MISSING and field.default not in ("", None, ()):
+        text = f"{text.rstrip('.')} [default: {field.default}]."
+    text = text.replace("].", "]")
+    options: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS}
+    if field.metadata.get("positional"):
+        several = typing.get_origin(hint) is tuple
+        target.add_argument(field.name, nargs="*" if several else "?", metavar=field.metadata["metavar"], **options)
+        return
+    if hint is bool:
+        action = "store_true" if field.default is False else argparse.BooleanOptionalAction
+        target.add_argument(flag_name(field.name), dest=field.name, action=action, **options)
+        return
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        options["metavar"] = "{" + ",".join(map(str, typing.get_args(hint))) + "}"
+    elif origin is tuple:
+        options |= {"nargs": "+", "metavar": field.metadata.get("metavar", METAVARS[typing.get_args(hint)[0]])}
+    elif origin is dict:
+        options |= {"nargs": "+", "metavar": field.metadata["metavar"], "action": "extend"}
+    else:
+        options["metavar"] = field.metadata.get("metavar", METAVARS[hint])
+    target.add_argument(flag_name(field.name), dest=field.name, **options)
+
+
+def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
+    """The values that the user gave, converted; anything unknown is one sentence with the nearest known flag."""
+    known = known_keys(cls)
+    for argument in arguments:
+        # Before argparse: it would first complain about what a mistyped flag leaves missing.
+        name = argument.partition("=")[0]
+        if name.startswith("--") and name not in parser._option_string_actions:
+            match = nearest(name, [key for key in known if flag_name(key) in parser._option_string_actions])
+            tail = f"; did you mean {flag_name(match)}?" if match else f"; `{parser.prog} --help` lists all flags"
+            raise UserError(f"unknown flag {name}{tail}")
+    namespace, extra = parser.parse_known_args(arguments)
+    for field in positionals(cls):
+        if typing.get_origin(known[field.name]) is tuple:  # argparse takes only those that stand together
+            words = [*getattr(namespace, field.name, []), *(word for word in extra if not word.startswith("-"))]
+            vars(namespace).update({field.name: words} if words else {})
+            extra = [word for word in extra if word.startswith("-")]
+    if extra:
+        kind = "flag" if extra[0].startswith("-") else "argument"
+        raise UserError(f"unexpected {kind} '{extra[0]}'; `{parser.prog} --help` shows what is understood")
+    return {name: convert(flag_or_word(name, cls), known[name], value) for name, value in vars(namespace).items()}
+
+
+def flag_or_word(name: str, cls: type) -> str:
+    """How a field is called in a sentence about the command line."""
+    return next((field.metadata["metavar"] for field in positionals(cls) if field.name == name), flag_name(name))

@@ -1,0 +1,241 @@
+"""`rulax runs` and `rulax board`: what is in a folder of runs, as a list, as CSV, or in TensorBoard. No JAX.
+
+Runs of train, discover and compare each become one row. The cells of a comparison belong to it and are not listed beside it.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rulax.commands.bounds import check_bounds
+from rulax.commands.config import BoardConfig, RunsConfig, build
+from rulax.errors import UserError, suggestion
+from rulax.records import folder as folders
+
+Entry = dict[str, Any]
+COLUMNS = ("folder", "kind", "env", "rule", "seeds", "steps", "finished", "final_return", "score", "seconds", "broken_lines")
+SCORES = ("final_return", "score")  # numbers that mean something only between runs of the same kind
+
+
+def command(values: dict[str, Any]) -> int:
+    """Entry point of `rulax runs`."""
+    config: RunsConfig = build(RunsConfig, values)
+    entries = list_runs(Path(config.folder))
+    check_columns([*config.filter, config.sort])
+    entries = ordered([entry for entry in entries if matches(entry, config.filter)], config.sort, config.reverse)
+    if config.csv:
+        write_csv(Path(config.csv), entries)
+        print(f"{len(entries)} runs in {config.csv}")
+        return 0
+    show(entries)
+    for note in notes(entries, config.sort):
+        print(f"note: {note}")
+    return 0
+
+
+def board_command(values: dict[str, Any]) -> int:
+    """Entry point of `rulax board`: TensorBoard until Ctrl-C."""
+    config: BoardConfig = build(BoardConfig, values)
+    check_bounds(config)
+    if not Path(config.folder).is_dir():
+        raise UserError(f"{config.folder} is no folder; `rulax board DIR` shows the runs in DIR")
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UserError("rulax board needs TensorBoard, which is not installed: pip install 'rulax[board]'")
+    line = [sys.executable, "-m", "tensorboard.main", "--logdir", config.folder, "--port", str(config.port)]
+    return subprocess.run(line, check=False).returncode
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------------
+
+
+def list_runs(folder: Path) -> list[Entry]:
+    """Every run in a folder, at any depth."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; `rulax runs DIR` lists the runs in DIR")
+    found = [describe(each, folder) for each in run_folders(folder, inside=True)]
+    if not found:
+        raise UserError(f"{folder} holds no runs (no folder in it has a {folders.CONFIG})")
+    return found
+
+
+def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
+    """Folders that hold a run. Below a run there are only its own parts, unless one asks for what is inside it."""
+    is_run = (folder / folders.CONFIG).is_file()
+    if is_run:
+        yield folder
+    if not is_run or inside:
+        with os.scandir(folder) as entries:
+            below = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        for path in below:
+            yield from run_folders(Path(path))
+
+
+def describe(folder: Path, root: Path) -> Entry:
+    """One run in a few numbers. A run that was killed has no summary: then its metrics are counted."""
+    config, summary = read(folder / folders.CONFIG), read(folder / folders.SUMMARY)
+    settings = config.get("settings", {})
+    rows, broken = metrics(folder)
+    last = rows[-1] if rows else {}
+    entry: Entry = dict.fromkeys(COLUMNS) | {
+        "folder": "." if folder == root else str(folder.relative_to(root)),
+        "kind": config.get("kind") or ("discover" if "discovery" in config else "train"),
+        "env": settings.get("env") or settings.get("suite") or joined(settings.get("envs")),
+        "rule": settings.get("rule") or settings.get("init") or joined(settings.get("rules")) or "random",
+        "seeds": settings.get("seeds"),
+        "steps": summary.get("steps", summary.get("meta_steps", last.get("step", 0))),
+        "budget": settings.get("steps"),
+        "finished": bool(summary.get("finished")),
+        "final_return": summary.get("final_return", last.get("episode_return")),
+        "seconds": summary.get("seconds", last.get("seconds")),
+        "broken_lines": len(broken),
+        "broken": broken,
+        "command": config.get("command"),
+    }
+    if entry["kind"] == "compare":
+        entry |= of_comparison(folder, settings)
+    if entry["kind"] == "method":
+        entry |= of_methods(folder, settings)
+    if entry["kind"] == "discover":
+        best = summary.get("best") or {}
+        entry["score"] = best.get("validation_score") if best.get("validation_score") is not None else best.get("training_score")
+    return entry
+
+
+def of_comparison(folder: Path, settings: Entry) -> Entry:
+    """A comparison's own numbers: the best rule's interquartile mean."""
+    results = read(folder / "compare.json")
+    overall = (results.get("statistics") or {}).get("overall") or {"rules": {}}
+    scores = {rule: found["iqm"]["value"] for rule, found in overall["rules"].items()}
+    return {
+        "steps": settings.get("steps"),
+        "finished": bool(results.get("finished")),
+        "score": max(scores.values(), default=None),
+        "seconds": (results.get("cost") or {}).get("seconds"),
+    }
+
+
+def of_methods(folder: Path, settings: Entry) -> Entry:
+    """The experiments of a method: the mean of their scores on the common axis."""
+    records = [read(path) for path in sorted(folder.glob("*.*.json"))]
+    scores = [float(record["score"]) for record in records if record.get("score") is not None]
+    return {
+        "env": settings.get("experiment") or f"{len(records)} experiments",
+        "rule": settings.get("method"),
+        "steps": sum(record.get("env_steps", 0) for record in records),
+        "finished": (folder / "table.md").exists(),  # written when all of them are done
+        "score": sum(scores) / len(scores) if scores else None,
+        "seconds": sum(record.get("wall_s", 0) for record in records),
+    }
+
+
+def read(path: Path) -> Entry:
+    """A JSON file; nothing if it is not there or broken."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def metrics(folder: Path) -> tuple[list[Entry], list[int]]:
+    """Rows of metrics, and the numbers of broken lines."""
+    from rulax.records.rows import read_lines
+
+    return read_lines(folder)
+
+
+def joined(names: Any) -> str:
+    """Several names in one cell."""
+    return " ".join(names or ())
+
+
+# -- choosing ------------------------------------------------------------------------------------------------------------------
+
+
+def check_columns(names: list[str]) -> None:
+    """Only what is listed can be chosen by."""
+    for name in names:
+        if name not in (*COLUMNS, "budget", "command"):
+            raise UserError(f"runs have no '{name}'{suggestion(name, COLUMNS)} (columns: {', '.join(COLUMNS)}, budget, command)")
+
+
+def matches(entry: Entry, wanted: dict[str, Any]) -> bool:
+    """Whether a run has all these values; text matches where it is contained, yes and no are words for true and false."""
+    words = {"yes": True, "no": False}
+    for name, value in wanted.items():
+        found = entry[name]
+        if isinstance(found, str):
+            if str(value).lower() not in found.lower():
+                return False
+        elif words.get(str(value).lower(), value) != found:
+            return False
+    return True
+
+
+def ordered(entries: list[Entry], name: str, reverse: bool) -> list[Entry]:
+    """Sorted by a column; runs without a value come last, whichever way."""
+    known = [entry for entry in entries if entry[name] is not None]
+    return sorted(known, key=lambda entry: entry[name], reverse=reverse) + [entry for entry in entries if entry[name] is None]
+
+
+def notes(entries: list[Entry], sort: str) -> list[str]:
+    """What a reader should know: broken files, and an order that compares what cannot be compared."""
+    found = [
+        f"{entry['folder']}/{folders.METRICS}: {entry['broken_lines']} broken line{'s' if entry['broken_lines'] > 1 else ''} "
+        f"skipped (number {', '.join(map(str, entry['broken'][:5]))}{', …' if entry['broken_lines'] > 5 else ''})"
+        for entry in entries
+        if entry["broken_lines"]
+    ]
+    if sort in SCORES:
+        scored = [entry for entry in entries if entry[sort] is not None]
+        for column, words in (("kind", "kinds"), ("env", "environments"), ("budget", "budgets")):
+            values = {str(entry[column]) for entry in scored}
+            if len(values) > 1:
+                found.append(f"sorted by {sort}, but these runs have {len(values)} different {words}: they cannot be compared")
+    return found
+
+
+# -- showing -------------------------------------------------------------------------------------------------------------------
+
+
+def show(entries: list[Entry]) -> None:
+    """A table of the columns that say something."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from rulax.text import count, duration, shown_return
+
+    if not entries:
+        print("no run matches")
+        return
+    formats = {"seconds": duration, "steps": count, "final_return": shown_return, "score": "{:.3g}".format}
+    formats["finished"] = lambda value: "yes" if value else "unfinished"
+    columns = [name for name in COLUMNS if name == "finished" or any(entry[name] not in (None, 0) for entry in entries)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right" if name in (*formats, "seeds") else "left", overflow="fold")
+    for entry in entries:
+        table.add_row(*("-" if entry[name] is None else formats.get(name, str)(entry[name]) for name in columns))
+    Console(highlight=False, markup=False).print(table)
+
+
+def write_csv(path: Path, entries: list[Entry]) -> None:
+    """All columns, one line per run."""
+    import io
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*COLUMNS, "budget", "command"], extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(entries)
+    try:
+        folders.write_atomically(path, text.getvalue())
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,122 @@
+"""Saves a training state as one safetensors file, tensor by named tensor, and restores it into a state of the same shape.
+
+Nothing is ever unpickled: a checkpoint from a stranger can at worst be refused.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from rulax.errors import UserError
+from rulax.records import folder as folders
+from rulax.types import PyTree
+
+STATE, PENDING = "state", "pending"
+DTYPES = {"BOOL": np.bool_, "BF16": jnp.bfloat16, "F16": np.float16, "F32": np.float32, "F64": np.float64} | {
+    f"{letter}{bits}": np.dtype(f"{kind}{bits}") for letter, kind in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
+}
+
+
+class Checkpoint(NamedTuple):
+    """What a file holds: tensors by name, and a few facts."""
+
+    tensors: dict[str, np.ndarray]
+    facts: dict[str, Any]  # step, seconds, fingerprint, ...
+
+
+def is_key(leaf: Any) -> bool:
+    """Typed random keys are not plain arrays and need to be unwrapped."""
+    return hasattr(leaf, "dtype") and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def leaf_names(tree: PyTree) -> list[str]:
+    """A readable path for every leaf, in the order of `jax.tree.leaves`."""
+    return [f"{STATE}{jax.tree_util.keystr(path)}" for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
+
+
+def to_numpy(leaf: Any) -> np.ndarray:
+    """One leaf as it is stored."""
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+
+
+def stored_form(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype that a leaf of a skeleton has in the file."""
+    return jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+def pack(state: PyTree) -> dict[str, np.ndarray]:
+    """A state as tensors by name."""
+    return dict(zip(leaf_names(state), map(to_numpy, jax.tree.leaves(state)), strict=True))
+
+
+def unpack(tensors: dict[str, np.ndarray], skeleton: PyTree, source: Path) -> PyTree:
+    """Tensors put back into the structure of `skeleton`; any difference in name, shape or type is an error that names it."""
+    names = leaf_names(skeleton)
+    for name in tensors.keys() - set(names):
+        raise UserError(f"{source} does not fit this run: it holds an unknown tensor '{name}'")
+    leaves = []
+    for name, leaf in zip(names, jax.tree.leaves(skeleton), strict=True):
+        wanted = stored_form(leaf)
+        if name not in tensors:
+            raise UserError(f"{source} does not fit this run: the tensor '{name}' is missing")
+        found = tensors[name]
+        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+            forms = [f"{form.dtype}{list(form.shape)}" for form in (found, wanted)]
+            raise UserError(f"{source} does not fit this run: the tensor '{name}' is {forms[0]} but should be {forms[1]}")
+        # A copy: training donates its buffers, and memory that numpy owns must not be handed over.
+        array = jnp.array(found, copy=True)
+        leaves.append(jax.random.wrap_key_data(array) if is_key(leaf) else array)
+    return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+
+
+def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
+    """Write a checkpoint; the file is replaced as a whole or not at all. `pending` is the unfinished point of the curve."""
+    from safetensors.numpy import save as serialise
+
+    tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
+    contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
+    folders.write_atomically(path, serialise(contiguous, {"rulax": json.dumps(facts)}))
+
+
+def load(path: Path) -> Checkpoint:
+    """Read a checkpoint, or say in one sentence why it cannot be read."""
+    from safetensors import SafetensorError, deserialize
+
+    try:
+        data = path.read_bytes()
+        tensors = {name: to_array(**tensor) for name, tensor in deserialize(data)}
+        (length,) = struct.unpack("<Q", data[:8])  # the header of the format: its length, then JSON
+        facts = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["rulax"])
+    except FileNotFoundError:
+        raise UserError(f"{path.parent} holds no checkpoint to go on from") from None
+    except (OSError, SafetensorError, KeyError, ValueError, struct.error) as error:
+        raise UserError(f"{path} is not a readable checkpoint: {error}") from None
+    return Checkpoint(tensors, facts)
+
+
+def to_array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
+    """One tensor of a file; the library's own reader knows no bfloat16."""
+    return np.frombuffer(data, DTYPES[dtype]).reshape(shape)
+
+
+def split(tensors: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The tensors of the state, and those of the unfinished point of the curve."""
+    pending = {name.removeprefix(f"{PENDING}/"): value for name, value in tensors.items() if name.startswith(f"{PENDING}/")}
+    return {name: value for name, value in tensors.items() if not name.startswith(f"{PENDING}/")}, pending
+
+
+def size_of(state: PyTree) -> int:
+    """Bytes of all leaves."""
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(state) if hasattr(leaf, "nbytes"))
+
+
+def copy_of(state: PyTree) -> PyTree:
+    """A copy that survives when the original's buffers are donated."""
+    return jax.tree.map(lambda leaf: jnp.copy(leaf) if isinstance(leaf, jax.Array) else leaf, state)

@@ -1,0 +1,169 @@
+"""Turns the numbers that training returns into the points of a curve, and writes them: JSON lines and TensorBoard events."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rulax.records import folder as folders
+
+Row = dict[str, Any]
+CARRIED = "carried "
+EPISODE = ("episodes", "episode_return", "episode_length")  # sums over the episodes that ended
+RESTARTS = "restarts"  # of environments that raised an error; counted, not averaged
+
+
+class Recorder:
+    """Gathers iterations [I, K] into rows of `window` iterations; what is unfinished can be saved and restored exactly."""
+
+    def __init__(self, window: int, steps_per_iteration: int, step: int = 0, pending: dict[str, np.ndarray] | None = None):
+        self.window, self.steps_per_iteration, self.step = window, steps_per_iteration, step
+        self.totals = dict(pending or {})  # by name, [K]; "NAME#" counts the numbers in the total of NAME
+        self.count = int(self.totals.pop("iterations", 0))
+        carried = [name for name in self.totals if name.startswith(CARRIED)]
+        self.carried = {name.removeprefix(CARRIED): self.totals.pop(name) for name in carried}  # each seed's last value
+
+    def add(self, metrics: dict[str, np.ndarray], seconds: float) -> list[Row]:
+        """One chunk of metrics; returns the rows that it completed."""
+        iterations = len(next(iter(metrics.values())))
+        numbers = np.stack([np.asarray(values, np.float64).reshape(iterations, -1) for values in metrics.values()], 1)  # [I, N, K]
+        # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
+        measured = np.isfinite(numbers)
+        chunk = np.concatenate([np.where(measured, numbers, 0.0), measured], 1)
+        names = [*metrics, *(f"{name}#" for name in metrics)]
+        rows, start = [], 0
+        while start < iterations:
+            end = min(iterations, start + self.window - self.count)
+            before = [np.stack([self.totals[name] for name in names])[None]] if self.totals else []
+            # Accumulated one by one, so that a sum does not depend on where chunks begin.
+            totals = np.add.accumulate(np.concatenate([*before, chunk[start:end]]))[-1]
+            self.totals = dict(zip(names, totals, strict=True))
+            self.count += end - start
+            self.step += self.steps_per_iteration * (end - start)
+            if self.count == self.window:
+                rows.append(self.flush(seconds))
+            start = end
+        return rows
+
+    def flush(self, seconds: float) -> Row:
+        """The row of what has been gathered so far."""
+        row = make_row(self.totals, self.step, seconds, self.carried)
+        self.totals, self.count = {}, 0
+        return row
+
+    def pending(self) -> dict[str, np.ndarray]:
+        """The unfinished row, for a checkpoint."""
+        unfinished = {**self.totals, "iterations": np.asarray(self.count)} if self.count else {}
+        return unfinished | {CARRIED + name: values for name, values in self.carried.items()}
+
+
+def make_row(totals: dict[str, np.ndarray], step: int, seconds: float, carried: dict[str, np.ndarray]) -> Row:
+    """One line of `metrics.jsonl`. Returns and lengths are per episode that ended; None where none did.
+
+    In the two means a seed in which no episode ended counts with its last value, which `carried` keeps.
+    """
+    episodes = totals["episodes"]
+    returns, lengths = ratio(totals["episode_return"], episodes), ratio(totals["episode_length"], episodes)
+    row: Row = {"step": step, "seconds": round(seconds, 3), "episodes": int(episodes.sum())}
+    for name, values in (("episode_return", returns), ("episode_length", lengths)):
+        carried[name] = np.where(np.isfinite(values), values, carried.get(name, np.nan))
+        row[name] = mean(carried[name])
+    row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
+    for name in sorted(name for name in totals if not name.endswith("#") and not name.startswith("bad_")):
+        if name == RESTARTS:
+            row[name] = int(totals[name].sum())
+        elif name not in EPISODE:
+            row[name] = mean(ratio(totals[name], totals[name + "#"]))
+    return row
+
+
+def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Mean of what was counted, NaN where nothing was."""
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def mean(values: np.ndarray) -> float | None:
+    """Mean over the seeds that have a value."""
+    return number(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else None
+
+
+def number(value: Any) -> float | None:
+    """JSON knows no NaN."""
+    return float(value) if math.isfinite(value) else None
+
+
+class RunLog:
+    """All rows of a run, in memory and, if there is a folder, on disk."""
+
+    group = "train"  # what its curves stand under in TensorBoard
+
+    def __init__(self, folder: Path | None, step: int = 0, writers: list[Any] | None = None):
+        self.rows: list[Row] = []
+        self.folder = folder
+        self.writers = list(writers or [])  # each with `add_scalar` and `close`, as TensorBoard's
+        if folder is None:
+            return
+        if step:
+            # Lines after the checkpoint will be written again: no line may stand there twice.
+            self.rows = [row for row in read_rows(folder) if row["step"] <= step]
+        folders.write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
+        from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
+
+        self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
+
+    def write(self, rows: list[Row]) -> None:
+        """Add finished rows."""
+        self.rows += rows
+        if self.folder is not None and rows:
+            with (self.folder / folders.METRICS).open("a") as file:
+                file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        numbers = [(name, value, row["step"]) for row in rows for name, value in row.items() if isinstance(value, (int, float))]
+        for writer in self.writers:
+            for name, value, step in numbers:
+                if name != "step":
+                    writer.add_scalar(f"{self.group}/{name}", value, step)
+
+    def close(self) -> None:
+        """Flush what is buffered."""
+        for writer in self.writers:
+            writer.close()
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows in a run folder; a line that is broken, as by a crash, is left out."""
+    return read_lines(folder)[0]
+
+
+def read_lines(folder: Path) -> tuple[list[Row], list[int]]:
+    """The rows in a run folder, and the numbers of the lines that are none."""
+    rows, broken = [], []
+    path = folder / folders.METRICS
+    for number, line in enumerate(path.read_text(errors="replace").splitlines() if path.exists() else [], 1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            row = None
+        if isinstance(row, dict) and "step" in row:
+            rows.append(row)
+        else:
+            broken.append(number)
+    return rows, broken
+
+
+def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:
+    """Per seed, the mean over episodes in the last tenth of the steps; before that, the last value that there is."""
+    if not rows:
+        return []
+    start = (1 - fraction) * rows[-1]["step"]
+    result: list[float | None] = []
+    for seed in range(len(rows[-1]["return_per_seed"])):
+        points = [(row["step"], row["return_per_seed"][seed], row["episodes_per_seed"][seed]) for row in rows]
+        points = [point for point in points if point[2]]
+        late = [point for point in points if point[0] > start] or points[-1:]
+        episodes = sum(count for _, _, count in late)
+        result.append(sum(value * count for _, value, count in late) / episodes if episodes else None)
+    return result

@@ -1,0 +1,48 @@
+"""Weights & Biases, for those who ask for it (`--wandb PROJECT`): a writer with the two methods of TensorBoard's."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from rulax.errors import UserError
+from rulax.records import folder as folders
+
+IDENTITY = "wandb.json"  # in the run folder, so that a resumed run goes on in the same place
+
+
+def check_wandb(project: str) -> None:
+    """Refuse before anything starts if the package is not there."""
+    if project and importlib.util.find_spec("wandb") is None:
+        raise UserError("--wandb needs Weights & Biases, which is not installed: pip install 'rulax[wandb]'")
+
+
+class WandbWriter:
+    """One run at Weights & Biases."""
+
+    def __init__(self, project: str, folder: Path | None, record: dict[str, Any]):
+        import wandb
+
+        place = {} if folder is None else {"name": folder.name, "dir": str(folder)}
+        self.run: Any = wandb.init(project=project, id=identity(folder), resume="allow", config=record, **place)
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        """One number; numbers of the same step become one line there."""
+        self.run.log({name: value}, step=step)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self.run.finish()
+
+
+def identity(folder: Path | None) -> str:
+    """The run's name for the server: a new one, or the one that the folder remembers."""
+    if folder is not None and (folder / IDENTITY).exists():
+        return json.loads((folder / IDENTITY).read_text())["id"]
+    name = uuid.uuid4().hex[:12]
+    if folder is not None:
+        folders.write_json(folder / IDENTITY, {"id": name})
+    return name

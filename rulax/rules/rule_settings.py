@@ -1,0 +1,64 @@
+"""How a rule was run while it was discovered: a rule file says so, and training with it begins there. No JAX here.
+
+A rule works best in the setting that it was found in; whoever trains with it may still override every number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from typing import Any, NamedTuple
+
+from rulax.metanet.sizes import Constants
+from rulax.rules.rule_files import RuleFileError
+from rulax.settings import Learning, Network
+
+KEY = "settings"  # in a rule file's metadata; `rulax discover` writes it
+WORLDLY = ("torso",)  # depends on the observations of a world, not on the rule
+MOST = 10**9
+
+
+class RuleSettings(NamedTuple):
+    """What agents of discovery were, and how they learned."""
+
+    learning: Learning
+    network: Network
+    constants: Constants = Constants()
+
+
+def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:
+    """What a file says, each number of the right type; what it does not say is as `otherwise`."""
+    problem = f"{file}: its metadata does not state how the rule was found ('{KEY}')"
+    try:
+        stated = json.loads(text or "{}")
+    except ValueError:
+        raise RuleFileError(problem) from None
+    if not isinstance(stated, dict):
+        raise RuleFileError(problem)
+    return RuleSettings(*(_read(problem, stated.get(name, {}), getattr(otherwise, name)) for name in RuleSettings._fields))
+
+
+def _read(problem: str, stated: Any, base: Any) -> Any:
+    hints = typing.get_type_hints(type(base))
+    if not isinstance(stated, dict) or not set(stated) <= set(hints):
+        raise RuleFileError(problem)
+    own = {name: value for name, value in stated.items() if name not in WORLDLY}
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}
+    for name, value in values.items():
+        if not _acceptable(value, hints[name]):
+            raise RuleFileError(f"{problem}: '{name}' cannot be {value!r}")
+    return dataclasses.replace(base, **values)
+
+
+def _acceptable(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type of a field, and no number absurd."""
+    if typing.get_origin(hint) is typing.Literal:
+        return value in typing.get_args(hint)
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, tuple) and len(value) <= 8 and all(_acceptable(one, int) for one in value)
+    if hint is bool:
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int if hint is int else (int, float)):
+        return False
+    return 0 <= value <= MOST

@@ -1,0 +1,35 @@
+"""What policies given as logits say of actions: log-probabilities, entropies, divergences. Factored policies add up."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from rulax.types import Array, Factored, Policy, logits_of
+
+
+def at_action(values: Array, action: Array) -> Array:
+    """Of values per action [..., A], the one at `action` [...]."""
+    return jnp.take_along_axis(values, action[..., None], -1)[..., 0]
+
+
+def log_probability(policy: Policy, action: Array) -> Array:
+    """Log-probability [...] of an action, [...] or with all its dimensions [..., D], under a policy of logits [..., A]."""
+    return joint(policy, at_action(jax.nn.log_softmax(logits_of(policy)), action))
+
+
+def entropy(policy: Policy) -> Array:
+    """Entropy [...] of the distribution over actions that a policy of logits [..., A] says."""
+    logits = logits_of(policy)
+    return joint(policy, -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), -1))
+
+
+def kl(target_policy: Policy, policy: Policy) -> Array:
+    """KL(target || prediction) [...] of two categorical distributions given as logits."""
+    target = jax.nn.log_softmax(logits_of(target_policy))
+    return joint(policy, jnp.sum(jnp.exp(target) * (target - jax.nn.log_softmax(logits_of(policy))), -1))
+
+
+def joint(policy: Policy, values: Array) -> Array:
+    """What holds of an action [...], from what holds of each of its dimensions [..., D]: they are independent, so it adds up."""
+    return jnp.sum(values, -1) if isinstance(policy, Factored) else values

@@ -1,0 +1,206 @@
+"""Flags are made from fields, presets hold only differences, and every bad number is one sentence."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from rulax.commands.bounds import check_bounds, check_settings, check_train
+from rulax.commands.config import DEFAULT_RULE, BenchTrainConfig, TrainConfig, build, known_keys, load_preset, preset_names
+from rulax.commands.fields import convert, field_docs
+from rulax.commands.flags import flag_name, make_parser, parse
+from rulax.envs.catalogue import adapter_families
+from rulax.errors import UserError, nearest
+from rulax.rules.registry import recommended_steps
+from rulax.settings import Learning, Network
+
+
+def flags(line: str) -> TrainConfig:
+    parser = make_parser("rulax train", TrainConfig, "")
+    return build(TrainConfig, parse(parser, TrainConfig, line.split()))
+
+
+def test_every_setting_is_a_flag_with_help() -> None:
+    parser = make_parser("rulax train", TrainConfig, "")
+    for part in (Learning, Network):
+        for field in dataclasses.fields(part):
+            action = parser._option_string_actions[flag_name(field.name)]
+            assert action.help == field_docs(part)[field.name].replace("%", "%%")
+    for field in dataclasses.fields(TrainConfig):
+        assert len(field_docs(TrainConfig)[field.name]) > 10
+
+
+def test_names_do_not_collide() -> None:
+    names = [field.name for part in (TrainConfig, Learning, Network) for field in dataclasses.fields(part)]
+    assert len(names) == len(set(names))
+
+
+def test_only_given_values_override() -> None:
+    config = flags("catch --hidden 32 16 --learning-rate 1e-2 --no-activate-last --steps 200k --env-options rows=8 name=x")
+    assert config.overrides == {"hidden": (32, 16), "learning_rate": 0.01, "activate_last": False}
+    assert config.steps == 200_000
+    assert config.env_options == {"rows": 8, "name": "x"}
+    assert config.seeds == 1
+    assert not config.quiet
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e6", 10**6), ("1_000_000", 10**6), ("200k", 200_000), ("2.5M", 2_500_000), ("7", 7), ("-3", -3)]
+)
+def test_whole_numbers_as_people_write_them(text: str, value: int) -> None:
+    assert convert("steps", int, text) == value
+
+
+@pytest.mark.parametrize(
+    ("hint", "text"),
+    [(int, "1.5"), (int, "k"), (int, ""), (int, "nan"), (int, True), (float, "x"), (float, "inf"), (bool, "maybe")],
+)
+def test_other_text_is_refused(hint: type, text: str) -> None:
+    with pytest.raises(UserError, match="expects"):
+        convert("value", hint, text)
+
+
+def test_flags_win_over_preset(tmp_path) -> None:
+    preset = tmp_path / "mine.yaml"
+    preset.write_text("env: catch\nrule: ppo\nlearning_rate: 1e-3\nhidden: [8]\nenv_options: {rows: 5}\n")
+    config = flags(f"--preset {preset} --learning-rate 0.5")
+    assert (config.env, config.rule) == ("catch", "ppo")
+    assert config.overrides == {"learning_rate": 0.5, "hidden": (8,)}
+    assert config.env_options == {"rows": 5}
+    assert flags(f"cartpole --preset {preset}").env_options == {}  # they were catch's
+
+
+def test_an_earlier_run_is_a_preset(tmp_path) -> None:
+    record = {"settings": {"env": "catch", "steps": 5}, "learning": {"unroll": 3}, "network": {"hidden": [4]}, "versions": {}}
+    (tmp_path / "config.json").write_text(json.dumps(record))
+    config = flags(f"--preset {tmp_path / 'config.json'}")
+    old = {"reward_scale": 1.0, "first_values": "drawn"}  # what runs did before there were such settings
+    assert (config.env, config.steps, config.overrides) == ("catch", 5, {"unroll": 3, "hidden": (4,)} | old)
+
+
+def test_presets_of_the_package_are_valid() -> None:
+    for name, summary in preset_names().items():
+        assert summary
+        check_train(build(TrainConfig, {"preset": name, "env": "catch"}))
+        build(BenchTrainConfig, {"preset": name})
+    assert {"demo", "reference-catch", "paper-atari"} <= set(preset_names())
+
+
+def test_a_rule_says_how_long_to_train() -> None:
+    assert build(TrainConfig, {"env": "catch"}).steps == recommended_steps(DEFAULT_RULE)
+    shorter = build(TrainConfig, {"env": "catch", "rule": "disco103"}).steps
+    assert shorter == build(TrainConfig, {"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps("actor_critic")
+    assert build(TrainConfig, {"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
+    assert build(TrainConfig, {"env": "catch", "preset": "paper-atari"}).steps == 200_000_000
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("lerning_rate: 1", "did you mean 'learning_rate'"),
+        ("lr: 1", "did you mean 'learning_rate'"),
+        ("streams: many", "streams expects a whole number"),
+        ("core: rnn", "one of none, lstm, gru"),
+        ("- 1\n- 2", "settings by name"),
+        ("a: [1", "not valid YAML"),
+        ("preset: demo", "cannot name another preset"),
+    ],
+)
+def test_bad_presets(tmp_path, content: str, words: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(content)
+    with pytest.raises(UserError, match=words):
+        build(TrainConfig, {"preset": str(path)})
+
+
+def test_a_preset_names_an_environment_or_an_example_of_one(tmp_path) -> None:
+    for name in preset_names():
+        values = load_preset(name)
+        assert ("env" in values) != ("example" in values), name
+        if "example" in values:
+            assert values["example"].split("/")[0] in adapter_families()
+            assert build(TrainConfig, {"preset": name}).env == ""  # it is no default
+    (tmp_path / "mine.yaml").write_text("rule: ppo\n")
+    with pytest.raises(UserError, match=r"for example: rulax train ENV --preset .*mine\.yaml"):
+        check_train(build(TrainConfig, {"preset": str(tmp_path / "mine.yaml")}))
+
+
+def test_unknown_preset_names_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean 'demo'"):
+        load_preset("dmo")
+    with pytest.raises(UserError, match="cannot be read"):
+        load_preset("nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"streams": 0}, "streams must be at least 1"),
+        ({"unroll": -1}, "unroll must be at least 1"),
+        ({"batch": -1}, "batch must not be negative"),
+        ({"replay": 1.5}, "replay must lie between 0 and 1"),
+        ({"replay": -0.1}, "replay must lie between 0 and 1"),
+        ({"capacity": 0}, "capacity must be at least 1"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"minibatches": 0}, "minibatches must be at least 1"),
+        ({"minibatches": 3}, r"streams \(64\) must be divisible by minibatches \(3\)"),
+        ({"batch": 50, "minibatches": 4}, r"batch \(50\) must be divisible by minibatches \(4\)"),
+        ({"batch": 128}, "128 fresh trajectories"),
+        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"adam_b1": 1.0}, "adam_b1 must be at least 0 and less than 1"),
+        ({"slow_decay": 2.0}, "slow_decay must lie between 0 and 1"),
+        ({"clip_gradient": -1.0}, "clip_gradient must not be negative"),
+        ({"replay": 0.5, "capacity": 100, "warmup": 200}, r"warmup \(200\) must not exceed .*\(128\)"),
+    ],
+)
+def test_bad_learning(changes: dict, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check_settings(dataclasses.replace(Learning(), **changes), Network())
+
+
+@pytest.mark.parametrize("changes", [{"hidden": (64, 0)}, {"channels": (-1,)}, {"core_size": 0}, {"action_hidden": (0,)}])
+def test_bad_network(changes: dict) -> None:
+    with pytest.raises(UserError, match="must be at least 1"):
+        check_settings(Learning(), dataclasses.replace(Network(), **changes))
+
+
+@pytest.mark.parametrize("changes", [{"steps": 0}, {"seeds": -1}, {"seed": -1}, {"seed": 2**32}, {"checkpoint_minutes": 0.0}])
+def test_bad_run(changes: dict) -> None:
+    with pytest.raises(UserError, match="must"):
+        check_bounds(TrainConfig(env="catch", **changes))
+
+
+def test_every_number_has_bounds() -> None:
+    from rulax.commands import bounds as validate
+
+    bounded = {name for names in vars(validate).values() if isinstance(names, tuple) for name in names}
+    for part in (TrainConfig, Learning, Network):
+        for name, hint in known_keys(part).items() if part is TrainConfig else vars(part()).items():
+            numeric = hint in (int, float) if isinstance(hint, type) else isinstance(hint, (int, float, tuple))
+            if numeric and not isinstance(hint, bool):
+                assert name in bounded, f"{name} may be negative: add it to a list in run/validate.py"
+
+
+def test_words_of_other_libraries() -> None:
+    assert nearest("--lr", known_keys(TrainConfig)) == "learning_rate"
+    assert nearest("--num-envs", known_keys(TrainConfig)) == "streams"
+    assert nearest("--qqqqqq", known_keys(TrainConfig)) is None
+
+
+@pytest.mark.parametrize(
+    ("preset", "env", "frames"), [("procgen", "envpool/BigfishHard-v0", 4), ("crafter", None, 32), ("sokoban", None, 4)]
+)
+def test_presets_of_the_paper_stack_frames_as_it_does(preset, env, frames):
+    given = {"preset": f"paper-{preset}"} | ({"env": env} if env else {})
+    assert build(TrainConfig, given).env_options["stack"] == frames
+
+
+@pytest.mark.parametrize("preset", ["paper-procgen", "paper-procgen-mini"])
+def test_procgen_is_trained_on_the_papers_500_levels(preset):
+    assert build(TrainConfig, {"preset": preset, "env": "envpool/BigfishHard-v0"}).env_options["num_levels"] == 500
+
+
+def test_nethack_is_the_challenge_whose_scores_the_paper_reports():
+    assert build(TrainConfig, {"preset": "paper-nethack"}).env == "nethack/NetHackChallenge-v0"
