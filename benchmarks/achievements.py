@@ -3,9 +3,9 @@
     rulax train craftax/Craftax-Classic-Symbolic-v1 --rule ppo --steps 1M --out runs/craftax
     python benchmarks/achievements.py runs/craftax [--episodes 256] [--steps 2000] [--seed 1]
 
-Every stream plays one episode with actions drawn from the policy of the first seed, in start worlds that the agent has never seen:
-the pool is made with another seed than the one of training. An episode that is still going on after `--steps` counts as far as it
-got.
+Every stream plays one episode with actions drawn from the policy of the first seed, in start environments that the agent has never
+seen: the pool is made with another seed than the one of training. An episode that is still going on after `--steps` counts as far
+as it got.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     run = rulax.load(given.run)
-    environment = make(run.config.env, **{**run.config.env_options, "worlds": 256})
+    environment = make(run.config.env, **{**run.config.env_options, "environments": 256})
     players = {"trained": run.agent.params, "random": None}
     found = {name: play(environment, given.episodes, given.steps, jax.random.key(given.seed), who) for name, who in players.items()}
     names = names_of(found["trained"][0].shape[1])

@@ -3,8 +3,8 @@
     taskset -c 1 python benchmarks/adapters_throughput.py [--seconds 3] [--streams 8] [NAME ...]
     python benchmarks/adapters_throughput.py --processes 0 1 2 [--rounds 3] [--seconds 3] [--streams 8] [NAME ...]
 
-The second form steps the named worlds in processes, in rounds, by the wall clock, which other programs slow down; beside it are the
-CPU milliseconds that a step of all streams takes in this process, which they slow down little.
+The second form steps the named environments in processes, in rounds, by the wall clock, which other programs slow down; beside it
+are the CPU milliseconds that a step of all streams takes in this process, which they slow down little.
 
 CPU seconds count all threads, so another program on the machine changes little. What is not installed is left out. Host adapters
 step in Python; jittable ones in one compiled scan, bare without any reset.
@@ -45,7 +45,9 @@ def copies(make_one):
     """As many single environments, stepped one after the other and reset when they end."""
 
     def start(streams):
-        seeds = np.random.SeedSequence(0).generate_state(streams)  # the adapter's: some of Crafter's worlds take twice as long
+        seeds = np.random.SeedSequence(0).generate_state(
+            streams
+        )  # the adapter's: some of Crafter's environments take twice as long
         worlds = [make_one(int(seed)) for seed in seeds]
         for world in worlds:
             world.reset()
@@ -101,7 +103,7 @@ JITTABLE = {
     "jumanji/Snake": {},
     "jumanji/Sokoban": {},
     "xland/MiniGrid-DoorKey-8x8": {},
-    "craftax/Craftax-Classic-Symbolic-v1": {"worlds": 64},
+    "craftax/Craftax-Classic-Symbolic-v1": {"environments": 64},
 }
 
 

@@ -1,8 +1,8 @@
-"""What the loop around a host world costs, beyond the world itself and the network itself.
+"""What the loop around a host environment costs, beyond the environment itself and the network itself.
 
 Four things are timed in turns, per iteration of `unroll` steps in every stream and one update, in medians over rounds:
 
-    bare      the vector environment alone, with random actions: Gymnasium's own for Gymnasium's worlds, without our adapter
+    bare      the vector environment alone, with random actions: Gymnasium's own for Gymnasium's environments, without our adapter
     network   the decisions alone, from observations in numpy to actions in numpy, and one update of a batch, waited for
     by hand   the shortest loop there is: decide, step the bare environment, one update; nothing is kept
     loop      `HostTrainer.advance`: both, and bookkeeping, replay, sampling, episode statistics, metrics
@@ -10,7 +10,7 @@ Four things are timed in turns, per iteration of `unroll` steps in every stream 
 `ratio` is loop / (bare + network). Each of the two is faster alone, with the caches for itself, than in any loop with the other:
 what that takes shows in `by hand` / (bare + network). With --overlap on, the ratio of wall clocks may fall below 1.
 
-    python benchmarks/host_loop.py [--json] [--worlds CartPole-v1 images] [--overlap off on] [--rounds 5] [--pause 0]
+    python benchmarks/host_loop.py [--json] [--environments CartPole-v1 images] [--overlap off on] [--rounds 5] [--pause 0]
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def measure(name: str, overlap: str, rounds: int, iterations: int, pause: float)
     trainer.close()
     times = np.array(rows)
     ratios = np.median(times[:, 2:] / (times[:, :1] + times[:, 1:2]), 0)  # by hand and loop
-    result: dict[str, Any] = {"world": name, "overlap": overlap, "pause": pause}
+    result: dict[str, Any] = {"environment": name, "overlap": overlap, "pause": pause}
     for number, part in enumerate(("bare", "network", "by_hand", "loop")):
         for kind, unit in enumerate(("wall", "cpu")):
             result[f"{part}_{unit}_ms"] = round(1e3 * float(np.median(times[:, number, kind])), 2)
@@ -181,16 +181,16 @@ def measure(name: str, overlap: str, rounds: int, iterations: int, pause: float)
 
 
 def main() -> None:
-    """Every world, with and without overlap."""
+    """Every environment, with and without overlap."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", nargs="+", default=["CartPole-v1", "images"])
+    parser.add_argument("--environments", nargs="+", default=["CartPole-v1", "images"])
     parser.add_argument("--overlap", nargs="+", default=["off", "on"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=20)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that a step of `images` waits")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    for world in given.worlds:
+    for world in given.environments:
         for overlap in given.overlap:
             result = measure(world, overlap, given.rounds, given.iterations, given.pause)
             if given.json:

@@ -1,4 +1,4 @@
-"""One world, every hand-designed rule: a rule is one argument."""
+"""One environment, every hand-designed rule: a rule is one argument."""
 
 import sys
 

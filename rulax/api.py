@@ -41,7 +41,7 @@ def train(
         given = {name: value for name, value in values.items() if value is not None and name not in own}
         return resume(read_values(TrainConfig, given), environment, recipe)
     if environment is not None:
-        name = getattr(env, "name", None)  # an adapter's world has one
+        name = getattr(env, "name", None)  # an adapter's environment has one
         values["env"] = name if name and isinstance(name, str) else type(env).__name__
     if recipe is not None:
         values["rule"] = "custom"

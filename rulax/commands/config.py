@@ -19,7 +19,7 @@ DEFAULT_RULE = "rulax5"
 PRESETS = Path(__file__).parent / "presets"
 EXAMPLE = "example"  # in a preset that leaves the environment to the user: one that it is for, named where none was given
 SUITES = "discover"  # the folder of presets that only `rulax discover` understands
-HOST = "worlds that step on the CPU, such as Gymnasium's"
+HOST = "environments that step on the CPU, such as Gymnasium's"
 HOST_MAY_CHANGE = ("replay_limit", "most_restarts")  # by whoever resumes; overlap decides which parameters act, so the result
 SETTINGS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
 
@@ -31,7 +31,7 @@ def setting(default: Any, group: str, **metadata: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class HostLoop:
-    """The loop around worlds that step on the CPU: the same flags in every command that trains agents."""
+    """The loop around environments that step on the CPU: the same flags in every command that trains agents."""
 
     overlap: Literal["auto", "on", "off"] = setting("auto", HOST)
     """Act while learning, with parameters that are one update old; auto does so where experience is replayed."""
@@ -41,7 +41,7 @@ class HostLoop:
     """How often the environment of one stream may raise an error and be started anew before the run gives up."""
 
     def host_only(self) -> list[str]:
-        """Those that were given and would do nothing in a world that runs on the device."""
+        """Those that were given and would do nothing in an environment that runs on the device."""
         return [name for name, default in (("overlap", "auto"), ("replay_limit", "")) if getattr(self, name) != default]
 
 

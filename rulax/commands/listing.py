@@ -47,7 +47,7 @@ def show_ids(family: Family) -> None:
 
 
 def show_families(families: list[Family]) -> None:
-    """A table of the worlds of other libraries; on a terminal what is too long goes on below, elsewhere each is one line."""
+    """A table of the environments of other libraries; on a terminal what is too long goes on below, elsewhere each is one line."""
     if not families:
         return
     rows = [("name", "extra", "installed", "what it is"), *map(described, families)]

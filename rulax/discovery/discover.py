@@ -31,7 +31,7 @@ class Plan(NamedTuple):
 
 
 class Discoverer:
-    """Discovers one rule in several families of worlds. All families share the rule and the number of agents."""
+    """Discovers one rule in several families of environments. All families share the rule and the number of agents."""
 
     def __init__(self, families: Sequence[Family], total_steps: int):
         self.families = tuple(families)

@@ -1,7 +1,7 @@
 """One step of discovery. Read this file first: refresh the population, estimate the gradient, optimise, return.
 
-Agents in equal worlds are mapped at once; worlds of different shapes are families, each with one compiled program whatever the
-number of its agents. Only families are a Python loop.
+Agents in equal environments are mapped at once; environments of different shapes are families, each with one compiled program
+whatever the number of its agents. Only families are a Python loop.
 """
 
 from __future__ import annotations

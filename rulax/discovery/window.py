@@ -1,7 +1,7 @@
 """N updates of one agent's life, as a differentiable function of the rule's parameters.
 
 `live` acts and updates in one scan: experience is made with the agent as it is, then treated as data. `relive` makes the same
-updates again from recorded experience; both give the same gradient, which is how worlds outside of JAX are served.
+updates again from recorded experience; both give the same gradient, which is how environments outside of JAX are served.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
 
 
 def collect_as_data(family: Family, member: Member, unroll: int):
-    """Act with the agent as it is. To the meta-gradient what happens is data: no derivative passes through the world."""
+    """Act with the agent as it is. To the meta-gradient what happens is data: no derivative passes through the environment."""
     keys = split_keys(member.life)
     agent, actor = jax.lax.stop_gradient((member.life.learner_state.params, member.life.actor))
     actor, experience, episode = act(family.streams, agent, actor, unroll, keys.act)

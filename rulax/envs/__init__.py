@@ -1,4 +1,4 @@
-"""Where the agent lives: the environment contract, small jittable worlds, adapters. Importing this does not import JAX."""
+"""Where the agent lives: the environment contract, small jittable environments, adapters. Importing this does not import JAX."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What an agent's choices mean in a world's own numbers: one table for single choices, several at once, and real numbers by bins.
+"""What an agent's choices mean in an environment's own numbers: one table for single choices, several at once, and real numbers by
+bins.
 
 An agent only ever chooses: one of A, or D times one of A. All dimensions have equally many choices, so that arrays are
-rectangular; where a world's dimensions differ, the choices of a smaller one are shared out evenly among A (of 5, two may mean
-the same). So nothing has to be masked, and to a rule every choice is a real one.
+rectangular; where an environment's dimensions differ, the choices of a smaller one are shared out evenly among A (of 5, two may
+mean the same). So nothing has to be masked, and to a rule every choice is a real one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MOST_CHOICES = 4096  # per dimension of whole numbers: beyond, somebody meant a 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actions:
-    """Row d of `values` holds what the choices of dimension d mean; the world wants them in an array of `shape`."""
+    """Row d of `values` holds what the choices of dimension d mean; the environment wants them in an array of `shape`."""
 
     values: np.ndarray  # [D, A]
     shape: tuple[int, ...]
@@ -36,7 +37,7 @@ class Actions:
         return len(self.values) if len(self.values) > 1 else 0
 
     def native_action(self, action: Any, library: Any = np) -> Any:
-        """From choices [...] or [..., D] to the world's own actions [..., *shape], by numpy or by jax.numpy."""
+        """From choices [...] or [..., D] to the environment's own actions [..., *shape], by numpy or by jax.numpy."""
         choice = library.asarray(action)
         if not self.dimensions:
             choice = choice[..., None]
@@ -60,12 +61,12 @@ class ByTable:
         return self.actions.dimensions
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """The world's own actions."""
+        """The environment's own actions."""
         return self.actions.native_action(action)
 
 
 def one_of(number: int, start: int = 0) -> Actions:
-    """One choice among `number`, which the world counts from `start`."""
+    """One choice among `number`, which the environment counts from `start`."""
     return Actions(start + np.arange(number)[None], ())
 
 
@@ -79,7 +80,7 @@ def several_of(sizes: Sizes, starts: Sizes | None = None, shape: tuple[int, ...]
 
 
 def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS) -> Actions:
-    """Real numbers between `low` and `high`, both of the shape that the world wants: `bins` of them per dimension."""
+    """Real numbers between `low` and `high`, both of the shape that the environment wants: `bins` of them per dimension."""
     if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
         raise ValueError(f"bins must be a whole number of at least 2, not {bins!r}")
     if not low.size or not (np.isfinite(low).all() and np.isfinite(high).all()):

@@ -1,4 +1,4 @@
-"""Bandits: worlds without a state, in which an episode is one pull. The arms' means are the task."""
+"""Bandits: environments without a state, in which an episode is one pull. The arms' means are the task."""
 
 from __future__ import annotations
 

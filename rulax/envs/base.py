@@ -18,7 +18,7 @@ under `vmap`, and the same compiled program serves all of them.
   following step is a dummy: its action does nothing, its reward is 0, it is marked `valid = False`, and it leads to the
   first observation of the next episode.
 
-* A host world may fail. A step in which an environment raised and was made anew (`adapters/restart.py`) is a dummy, too: its
+* A host environment may fail. A step in which an environment raised and was made anew (`adapters/restart.py`) is a dummy, too: its
   episode never ended, and it leads to the first observation of another.
 
 Rules need just one sentence of this: an invalid step teaches nothing and no return reaches across it.
@@ -66,7 +66,7 @@ class Timestep(NamedTuple):
 
 
 class Environment(abc.ABC):
-    """A jittable world. Subclasses are final, frozen dataclasses: their fields fix shapes, their task holds numbers."""
+    """A jittable environment. Subclasses are final, frozen dataclasses: their fields fix shapes, their task holds numbers."""
 
     num_actions: int  # an action is one of that many choices, int32 []
     action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
@@ -90,12 +90,13 @@ class Environment(abc.ABC):
         """Take one action. After an episode has ended the result is unspecified: `AutoReset` never asks."""
 
     def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
-        """Start the episode after the one that ended in `state`. Most worlds remember nothing between two (see `tasks.py`)."""
+        """Start the episode after the one that ended in `state`. Most environments remember nothing between two (see
+        `tasks.py`)."""
         del state
         return self.reset(task, key)
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """Actions [B, ...] as the world itself writes them; an adapter's world has numbers of its own for them."""
+        """Actions [B, ...] as the environment itself writes them; an adapter's environment has numbers of its own for them."""
         return action
 
     def preprocess(self, observation: PyTree) -> PyTree:
@@ -122,7 +123,7 @@ class EnvironmentFailed(RuntimeError):
 
 
 class HostEnvironment(abc.ABC):
-    """A world that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
+    """An environment that steps on the CPU, outside of JAX: a recipe from which streams are opened."""
 
     num_actions: int
     action_dimensions: int = 0
@@ -136,7 +137,7 @@ class HostEnvironment(abc.ABC):
         """Start `num_streams` copies."""
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """Actions [B, ...] as the world itself writes them."""
+        """Actions [B, ...] as the environment itself writes them."""
         return action
 
     def preprocess(self, observation: PyTree) -> PyTree:
@@ -146,7 +147,7 @@ class HostEnvironment(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
 class WrappedHost(HostEnvironment):
-    """A host world around another, which it looks like but for what a subclass says."""
+    """A host environment around another, which it looks like but for what a subclass says."""
 
     environment: HostEnvironment
 

@@ -15,7 +15,7 @@ class Family:
     extra: str  # what is installed: pip install 'rulax[extra]'
     summary: str
     examples: tuple[str, ...]
-    in_jax: bool = False  # its worlds run on the device; all others step on the CPU
+    in_jax: bool = False  # its environments run on the device; all others step on the CPU
 
     @property
     def installed(self) -> bool:

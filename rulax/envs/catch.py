@@ -1,4 +1,4 @@
-"""Catch: a ball falls, a paddle catches it. The smoke test of the field, and the world of both reference notebooks."""
+"""Catch: a ball falls, a paddle catches it. The smoke test of the field, and the environment of both reference notebooks."""
 
 from __future__ import annotations
 

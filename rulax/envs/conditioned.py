@@ -1,4 +1,4 @@
-"""A world in which the agent is told something about itself: numbers that are part of the task and end every observation."""
+"""An environment in which the agent is told something about itself: numbers that are part of the task and end every observation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rulax.types import Array, PyTree
 
 
 class ConditionedTask(NamedTuple):
-    """A world's own task, and what the agent is told."""
+    """An environment's own task, and what the agent is told."""
 
     inner: PyTree
     context: Array  # [n]
@@ -23,7 +23,7 @@ class ConditionedTask(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Conditioned(Wrapped):
-    """The same world, in which every observation ends with `number` more numbers, such as the parameters of the agent's rule.
+    """The same environment, in which every observation ends with `number` more numbers, such as the parameters of the agent's rule.
 
     What a value should be depends on the discount, so a value function that does not know it would be wrong after each change.
     """

@@ -1,6 +1,7 @@
-"""The registered grid worlds and chains: those of the learned policy gradient (Oh et al. 2020, tables in A.1-A.3) and two more.
+"""The registered grid environments and chains: those of the learned policy gradient (Oh et al. 2020, tables in A.1-A.3) and two
+more.
 
-Each function gives a world; its time limit stands beside its name in `registry.py`.
+Each function gives an environment; its time limit stands beside its name in `registry.py`.
 """
 
 from __future__ import annotations

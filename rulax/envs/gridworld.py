@@ -1,4 +1,4 @@
-"""Grid worlds of objects to collect or to avoid, in which everything but the shapes is an array (Oh et al. 2020, A.1-A.2).
+"""Grid environments of objects to collect or to avoid, in which everything but the shapes is an array (Oh et al. 2020, A.1-A.2).
 
 The registered variants are in `grid_variants.py`. Within one step: the agent moves; what lies on its cell is collected and
 may end the episode; what is missing may come back.

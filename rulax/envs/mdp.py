@@ -1,4 +1,4 @@
-"""Random tabular MDPs: worlds that are nothing but a table, and whose optimal values can be computed."""
+"""Random tabular MDPs: environments that are nothing but a table, and whose optimal values can be computed."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def binned_point() -> Binned:
     return Binned(Point())
 
 
-def best_return(world: Point, task: PointTask) -> Array:
+def best_return(environment: Point, task: PointTask) -> Array:
     """What whoever sees the goal gets: full steps along both axes shorten every later distance, so nothing is better."""
-    taken = world.stride * jnp.arange(1, world.horizon + 1)
+    taken = environment.stride * jnp.arange(1, environment.horizon + 1)
     left = jnp.maximum(jnp.abs(task.goal)[:, None] - taken, 0.0)  # [2, steps]
     return -jnp.sum(jnp.sqrt(jnp.sum(jnp.square(left), 0)))

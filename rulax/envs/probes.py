@@ -1,4 +1,4 @@
-"""Five worlds that each expose one kind of bug, from the value loss alone to a policy that reads its observation.
+"""Five environments that each expose one kind of bug, from the value loss alone to a policy that reads its observation.
 
 After Andy Jones' probe environments (and rejax). Each can be learned in seconds, and each says what must have been
 learned: `expectations(discount)` lists, for the default task, what is worth how much and what to do.

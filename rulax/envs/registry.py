@@ -1,4 +1,5 @@
-"""From a name to an environment: our own worlds and those of other libraries. Imports JAX only when a world is made."""
+"""From a name to an environment: our own environments and those of other libraries. Imports JAX only when an environment is
+made."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """What stands before the slash: worlds of one family share their code."""
+        """What stands before the slash: environments of one family share their code."""
         return self.name.split("/")[0]
 
 
@@ -89,7 +90,7 @@ OTHERWISE = "`rulax envs` lists all; one of your own, registered with Gymnasium,
 
 
 def list_environments() -> list[Entry]:
-    """Our own worlds, each with a one-line summary, in the order of the documentation."""
+    """Our own environments, each with a one-line summary, in the order of the documentation."""
     return list(_ENTRIES)
 
 
@@ -104,8 +105,9 @@ def families() -> dict[str, list[Entry]]:
 def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """The environment of that name: one of ours, `prefix/ID` of another library, or any Gymnasium id without a prefix.
 
-    `options` override fields of our worlds (and `limit`, where the name has a time limit); for others they go to the adapter.
-    `stack=4` shows the last four images of any host world; `processes=2` shares out the streams of one that is made of copies.
+    `options` override fields of our environments (and `limit`, where the name has a time limit); for others they go to the adapter.
+    `stack=4` shows the last four images of any host environment; `processes=2` shares out the streams of one that is made of
+    copies.
     """
     around = {option: options.pop(option) for option in ("processes", "stack") if option in options}
     environment: Any = _make_own(_BY_NAME[name], options) if name in _BY_NAME else _make_adapted(name, options)

@@ -20,7 +20,7 @@ def _gymnax(ending: str, *names: str) -> tuple[str, ...]:
 
 SUITES = {
     "classic": Suite("four classic control tasks", ("cartpole", "mountain_car", "acrobot", "pendulum")),
-    "grids": Suite("all grid worlds", tuple(entry.name for entry in families()["grid"])),
+    "grids": Suite("all grid environments", tuple(entry.name for entry in families()["grid"])),
     "minatar": Suite(
         "small Atari games, in gymnax", _gymnax("MinAtar", "Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
     ),

@@ -1,8 +1,9 @@
-"""Distributions of tasks, combined from worlds. A task is a pytree of numbers, so a distribution is `sample_task` under `vmap`.
+"""Distributions of tasks, combined from environments. A task is a pytree of numbers, so a distribution is `sample_task` under
+`vmap`.
 
 Three things end, and they are different:
 
-* an **episode** of the world: the world starts anew, the learner keeps what it remembers;
+* an **episode** of the environment: the environment starts anew, the learner keeps what it remembers;
 * a **trial**, several episodes of one task: the learner's memory is cleared. To the streams it is the end of an episode
   (`terminated`, then `first`), so that recurrent agents and returns need not know about trials;
 * a **task**: after some trials another one is drawn.
@@ -12,7 +13,7 @@ Three things end, and they are different:
     randomised     fields of the task (physical constants) drawn from a box
     with_reward    another reward
     finite_set     a fixed number of tasks instead of a distribution
-    mutable        a hook that changes a task a little, for populations of worlds
+    mutable        a hook that changes a task a little, for populations of environments
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Ends(NamedTuple):
 
 
 class TrialState(NamedTuple):
-    """A task, where its world is, and how much of the trial and of the task is over."""
+    """A task, where its environment is, and how much of the trial and of the task is over."""
 
     task: PyTree
     env_state: PyTree
@@ -53,10 +54,10 @@ class TrialState(NamedTuple):
 class Trial(Wrapped):
     """`episodes` episodes of one task as one episode; after `trials` of them another task is drawn.
 
-    The observation is what the world shows, the action before, its reward, whether it ended an episode, and with `clock` the
+    The observation is what the environment shows, the action before, its reward, whether it ended an episode, and with `clock` the
     fraction of `clock` steps that is over. At the start of a trial the last ones are 0. What was the task of the
-    world is now part of the state: to a learner the task of a trial is always the same, namely to find out. With `withheld` the
-    reward is shown as 0: whoever learns from rewards cannot, and only from them.
+    environment is now part of the state: to a learner the task of a trial is always the same, namely to find out. With `withheld`
+    the reward is shown as 0: whoever learns from rewards cannot, and only from them.
     """
 
     episodes: int = 1
@@ -117,7 +118,7 @@ class Trial(Wrapped):
         return self.num_actions * max(1, self.action_dimensions)
 
     def expected_reward(self, task: PyTree, state: TrialState, action: Array) -> Array:
-        """As the world says, of the task at hand."""
+        """As the environment says, of the task at hand."""
         del task
         return self.environment.expected_reward(state.task, state.env_state, action)  # type: ignore[attr-defined]
 
@@ -216,7 +217,7 @@ class Randomised(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class WithReward(Wrapped):
-    """The same world, in which `reward` (task, state before the step, action, transition) says what is paid."""
+    """The same environment, in which `reward` (task, state before the step, action, transition) says what is paid."""
 
     reward: Callable[[PyTree, PyTree, Array, Transition], Array]
 

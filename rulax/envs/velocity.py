@@ -58,7 +58,7 @@ class Velocity(Environment):
         return state, Transition(state, reward, jnp.bool_(False), jnp.bool_(False))
 
 
-def best_return(world: Velocity, speed: float, smooth: float = 1e-5) -> float:
+def best_return(environment: Velocity, speed: float, smooth: float = 1e-5) -> float:
     """What whoever knows the speed gets, by convex optimisation over all action sequences: speeds are linear in actions.
 
     |x| is rounded off to sqrt(x² + smooth²), so the optimum of what is solved lies within horizon * smooth of the true one; what
@@ -66,12 +66,12 @@ def best_return(world: Velocity, speed: float, smooth: float = 1e-5) -> float:
     """
     from scipy.optimize import minimize
 
-    steps = world.horizon
+    steps = environment.horizon
     response = np.zeros(steps)  # of the speed to one unit of action
     push = moved = 0.0
     for t in range(steps):
-        push += world.lag * ((t == 0) - push)
-        moved += world.time_step * (world.gain * push - world.damping * moved)
+        push += environment.lag * ((t == 0) - push)
+        moved += environment.time_step * (environment.gain * push - environment.damping * moved)
         response[t] = moved
     ages = np.arange(steps)[:, None] - np.arange(steps)[None, :]
     matrix = np.where(ages >= 0, response[np.maximum(ages, 0)], 0.0)
@@ -79,11 +79,11 @@ def best_return(world: Velocity, speed: float, smooth: float = 1e-5) -> float:
     def cost(actions: np.ndarray) -> tuple[float, np.ndarray]:
         error = matrix @ actions - speed
         size = np.sqrt(error**2 + smooth**2)
-        value = np.sum(size) + world.effort * np.sum(actions**2)
-        return float(value), matrix.T @ (error / size) + 2 * world.effort * actions
+        value = np.sum(size) + environment.effort * np.sum(actions**2)
+        return float(value), matrix.T @ (error / size) + 2 * environment.effort * actions
 
-    actions = np.full(steps, min(speed * world.damping / world.gain, 1.0))
+    actions = np.full(steps, min(speed * environment.damping / environment.gain, 1.0))
     for rounded in (1e-1, 1e-2, 1e-3, 1e-4, smooth):  # from rounded to sharp, each from where the last one ended
         smooth = rounded
         actions = minimize(cost, actions, jac=True, method="L-BFGS-B", bounds=[(-1, 1)] * steps, options={"maxiter": 2000}).x
-    return -float(np.sum(np.abs(matrix @ actions - speed)) + world.effort * np.sum(actions**2))
+    return -float(np.sum(np.abs(matrix @ actions - speed)) + environment.effort * np.sum(actions**2))

@@ -24,7 +24,7 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 
 @dataclasses.dataclass(frozen=True)
 class Wrapped(Environment):
-    """A world as it is; subclasses change something about it."""
+    """An environment as it is; subclasses change something about it."""
 
     environment: Environment
 
@@ -68,9 +68,10 @@ class Wrapped(Environment):
 
 @dataclasses.dataclass(frozen=True)
 class Binned(Wrapped):
-    """A world whose action is a vector of real numbers from -1 to 1, with `bins` evenly spaced ones per dimension to choose from.
+    """An environment whose action is a vector of real numbers from -1 to 1, with `bins` evenly spaced ones per dimension to choose
+    from.
 
-    Such a world says its dimensions as `num_actions` (point.py).
+    Such an environment says its dimensions as `num_actions` (point.py).
     """
 
     bins: int = 5
@@ -100,7 +101,7 @@ class Binned(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class MoreActions(Wrapped):
-    """The same world with more actions to choose from; the others do what its last one does. For benchmarks."""
+    """The same environment with more actions to choose from; the others do what its last one does. For benchmarks."""
 
     actions: int
 
@@ -117,7 +118,7 @@ class MoreActions(Wrapped):
 
 
 class LimitedState(NamedTuple):
-    """A world and how long its episode has lasted."""
+    """An environment and how long its episode has lasted."""
 
     env_state: PyTree
     steps: Array  # [] int32, in this episode
@@ -145,7 +146,7 @@ class TimeLimit(Wrapped):
 
 
 class StreamState(NamedTuple):
-    """A world and what the next step has to know of the last one."""
+    """An environment and what the next step has to know of the last one."""
 
     env_state: PyTree
     cut: Array  # [] bool: the last step was truncated, so the next one is a dummy

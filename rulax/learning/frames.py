@@ -1,4 +1,4 @@
-"""Stacks of frames, stored once: an image world that shows its last F frames shows every frame F times.
+"""Stacks of frames, stored once: an image environment that shows its last F frames shows every frame F times.
 
 `fold` (numpy, when a trajectory is stored) keeps each frame once and, for every observation, which frames it was made of; `unfold`
 (JAX, when a batch is learned from) puts them together again, bit by bit the same. A batch travels to the device folded, too.
@@ -81,8 +81,8 @@ def started_anew(stack: np.ndarray, newest: int, black: int) -> np.ndarray:
     dark, same = ~stack.any((0, 1, 3)), (stack == stack[..., -1:, :]).all((0, 1, 3))
     if not (dark | same).all():
         raise ValueError(
-            "this world says that its observations are stacks of frames, but one of them neither moves on by a frame nor starts "
-            "with black or repeated frames; set `frames` of the environment to 1, and they are stored whole"
+            "this environment says that its observations are stacks of frames, but one of them neither moves on by a frame nor "
+            "starts with black or repeated frames; set `frames` of the environment to 1, and they are stored whole"
         )
     return np.where(same, newest, black)
 

@@ -1,4 +1,4 @@
-"""Training on worlds that step on the CPU (Gymnasium): the same life as in learning/train.py, with acting done by the host.
+"""Training on environments that step on the CPU (Gymnasium): the same life as in learning/train.py, with acting done by the host.
 
 All seeds share one set of streams, [K * B], and each decision is one compiled call for all of them. While the streams are stepped,
 a second thread can learn from the batch before (`overlap`): the agent then acts with parameters that are one update old.
@@ -38,7 +38,7 @@ class Acted(NamedTuple):
 
 
 class HostTrainer(Trainer):
-    """Trains K agents on a host world.
+    """Trains K agents on a host environment.
 
     A resumed run starts new episodes, with an empty replay buffer that is filled again to its warm-up: neither is in a checkpoint.
     With `overlap`, the unroll that is being learned from and the one after it are on their way when `advance` returns, and lost
@@ -263,7 +263,7 @@ class HostTrainer(Trainer):
 
     @functools.cached_property
     def _form(self) -> Experience:
-        """One trajectory as shapes, [T, ...]: whatever the agent decides and the world shows."""
+        """One trajectory as shapes, [T, ...]: whatever the agent decides and the environment shows."""
         life, time = self.skeleton().life, self.recipe.learning.unroll
         number = jax.ShapeDtypeStruct((), np.int32)
         shown = jax.eval_shape(lambda actor: jax.tree.map(self._join, (actor.observation, actor.first)), life.actor)

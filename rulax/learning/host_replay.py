@@ -1,4 +1,4 @@
-"""A ring buffer of trajectories in host memory, for worlds that step there: what `replay.py` is on the device.
+"""A ring buffer of trajectories in host memory, for environments that step there: what `replay.py` is on the device.
 
 A buffer of images is too large for most accelerators, and what fills it is on the host anyway. Trajectories are kept as they were
 shown (uint8 stays uint8), stacks of frames once per frame (`frames.py`), and each in one piece, [K, C, T, ...] for K seeds and C
@@ -71,7 +71,7 @@ def choose(keys: Array, filled: Array, streams: int, fresh: int, replayed: int) 
 
 
 def stored_form(form: Experience, observation: PyTree, frames: int) -> Experience:
-    """One trajectory as it is stored; `observation` is the world's own, which says what is a stack of frames."""
+    """One trajectory as it is stored; `observation` is the environment's own, which says what is a stack of frames."""
     fold = lambda spec, leaf: folded_form(leaf, frames) if stacked(spec, frames) else leaf  # noqa: E731
     return form._replace(observation=jax.tree.map(fold, observation, form.observation))
 

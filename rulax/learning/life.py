@@ -1,6 +1,6 @@
 """One agent's life as pure functions: `born`, `practise` (act), `study` (store, sample, update).
 
-learning/train.py repeats them for a whole run, for many seeds at once; the same functions serve jittable and host worlds.
+learning/train.py repeats them for a whole run, for many seeds at once; the same functions serve jittable and host environments.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def batch_size(learning: Learning) -> int:
 
 
 def init_agent(recipe: Recipe, learner: Learner, environment: Any, key: Array) -> LearnerState:
-    """A fresh agent for a world (anything with `observation`, `num_actions` and `action_dimensions`)."""
+    """A fresh agent for an environment (anything with `observation`, `num_actions` and `action_dimensions`)."""
     key_agent, key_rule = jax.random.split(key)
     heads = recipe.rule.heads(environment.num_actions)
     agent = make_agent(

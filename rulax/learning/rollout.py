@@ -1,6 +1,7 @@
 """Acting: an agent and its streams make experience. `pack` is the only place where time is aligned.
 
-For jittable worlds the whole trajectory is one scan (`act`); for host worlds learning/host.py makes the same steps one by one.
+For jittable environments the whole trajectory is one scan (`act`); for host environments learning/host.py makes the same steps one
+by one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training: agents, one rule, to the end of the budget. Jittable worlds run in compiled chunks, many seeds at once.
+"""Training: agents, one rule, to the end of the budget. Jittable environments run in compiled chunks, many seeds at once.
 
 A `Trainer` is what the command line drives: `init`, then `advance` until the budget is spent. Metrics are returned, [I, K] for I
 iterations of K seeds; nothing is printed here. One iteration is: act once in every stream, store, one update.
@@ -40,11 +40,11 @@ class TrainerConfig:
     rule_seed: int = 0
     """Seed for the parameters of a rule that brings none of its own."""
     overlap: Literal["auto", "on", "off"] = "auto"
-    """Host worlds: act while learning, with parameters that are one update old; auto does so where experience is replayed."""
+    """Host environments: act while learning, with parameters that are one update old; auto does so where experience is replayed."""
     replay_limit: int = 0
-    """Host worlds: largest replay buffers of all seeds, in bytes; 0 means 80 % of the memory that is free."""
+    """Host environments: largest replay buffers of all seeds, in bytes; 0 means 80 % of the memory that is free."""
     most_restarts: int = 10
-    """Host worlds: how often the environment of one stream may fail and be restarted."""
+    """Host environments: how often the environment of one stream may fail and be restarted."""
 
 
 class TrainState(NamedTuple):
@@ -55,7 +55,7 @@ class TrainState(NamedTuple):
 
 
 class Trainer:
-    """Trains K agents on a jittable world; `host.HostTrainer` has the same methods for worlds that step on the CPU."""
+    """Trains K agents on a jittable environment; `host.HostTrainer` has the same methods for environments that step on the CPU."""
 
     compile_options: dict[str, Any] | None = None  # `COMPILE_FAST` where the program will run only for seconds
 
@@ -197,7 +197,7 @@ def not_measured(like: jax.ShapeDtypeStruct) -> Array:
 
 
 def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainerConfig) -> Trainer:
-    """The trainer for this kind of world."""
+    """The trainer for this kind of environment."""
     if isinstance(environment, HostEnvironment):
         from rulax.learning.host import HostTrainer
 

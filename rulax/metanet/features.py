@@ -12,7 +12,7 @@ Per step, in this order (27 numbers for Disco103):
 
 Per action (9 channels): pi, mu, slow pi; encoded z and slow z; slow q, its advantage, that normalised; whether it was taken.
 "Now" is the state in which the action was taken, "later" the one that it led to. Rewards, values and advantages are squashed by
-sign(x) log(1 + |x|). An observation is never an input, so a rule found in one world can be used in any other.
+sign(x) log(1 + |x|). An observation is never an input, so a rule found in one environment can be used in any other.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def in_world(environment: Any, trajectories: int) -> Tasks:
 
     def collect(task: PyTree, agent: PyTree, key: Array) -> tuple[Experience, Experience]:
         key_start, key_act = jax.random.split(key)
-        agent = jax.lax.stop_gradient(agent)  # what happens is data: no derivative passes through the world
+        agent = jax.lax.stop_gradient(agent)  # what happens is data: no derivative passes through the environment
         actor = begin(world, task, agent.initial_memory(trajectories), key_start)
         _, experience, episode = act(world, agent, actor, environment.horizon, key_act)
         experience = whole_episodes(experience, episode)

@@ -12,7 +12,7 @@ METHODS = {
     "rl2": "a recurrent policy whose memory learns within a trial (Duan et al. 2016; Wang et al. 2016)",
     "meta_gradient": "the discount and the trace of a rule learned within one life (Xu et al. 2018)",
     "hochreiter": "an LSTM that learns functions while its weights stay (Hochreiter et al. 2001)",
-    "plain": "Disco103 as a plain learner in the same worlds: no memory, no meta-training, only its updates",
+    "plain": "Disco103 as a plain learner in the same environments: no memory, no meta-training, only its updates",
 }
 
 

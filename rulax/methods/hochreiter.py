@@ -80,11 +80,11 @@ class State(NamedTuple):
 
 def sample(number: int, examples: int, key: Array) -> tuple[Array, Array]:
     """Inputs [T, B, 2] and outputs [T, B] of `number` quadratics."""
-    world = Quadratic()
+    environment = Quadratic()
 
     def one(key: Array) -> tuple[Array, Array]:
         key_task, key_examples = jax.random.split(key)
-        return world.examples(world.sample_task(key_task), key_examples, examples)
+        return environment.examples(environment.sample_task(key_task), key_examples, examples)
 
     return jax.vmap(one, out_axes=1)(jax.random.split(key, number))
 

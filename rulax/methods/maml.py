@@ -33,7 +33,7 @@ CHEETAH = {1: 0.68, 3: 0.92}  # share of the gap to the oracle that the publishe
 
 
 class Walk(NamedTuple):
-    """Sizes of an experiment in a world."""
+    """Sizes of an experiment in an environment."""
 
     total: int  # meta-updates
     tasks: int = 20  # per meta-update
@@ -50,7 +50,7 @@ class Walk(NamedTuple):
 
 
 def walking_plan(environment: Any, sizes: Walk, estimator: str) -> Plan:
-    """Policy gradients in a world with continuous actions."""
+    """Policy gradients in an environment with continuous actions."""
     halved = optax.piecewise_constant_schedule(sizes.rate, {1: 0.5})
     learner = Learner(likelihood_ratio(distribution=gaussian), optax.sgd(halved))
     problem = recorded(learner, likelihood_ratio(clip=sizes.clip, distribution=gaussian), "mixed")

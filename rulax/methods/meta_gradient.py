@@ -71,7 +71,7 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A world, its learner, and the learner of its constants."""
+    """An environment, its learner, and the learner of its constants."""
 
     world: DelayedChoice
     updates: int
@@ -91,7 +91,8 @@ class Setting:
         return Recipe(rule, self.learning, self.network)
 
     def family(self) -> Family:
-        """The agent in a world that tells it its constants, and by what it is judged: the policy gradient and nothing else."""
+        """The agent in an environment that tells it its constants, and by what it is judged: the policy gradient and nothing
+        else."""
         settings = Discovery(
             agents=1,
             window=1,

@@ -32,9 +32,9 @@ NETWORK = Network(hidden=(64, 64), activate_last=False, action_model=64, action_
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One world, how long an agent lives in it, and what its rewards mean."""
+    """One environment, how long an agent lives in it, and what its rewards mean."""
 
-    world: Callable[[], Environment]
+    environment: Callable[[], Environment]
     steps: int
     unroll: int  # steps per update
     judge: Judge
@@ -52,7 +52,7 @@ class Newborns(Study):
     def __init__(self, setting: Setting, suite: Suite, seed: int):
         self.setting = setting
         config = TrainerConfig(TASKS[suite], setting.steps, task="random")
-        self.trainer = Trainer(setting.world(), setting.recipe(), config)
+        self.trainer = Trainer(setting.environment(), setting.recipe(), config)
         self.state = self.trainer.init(jax.random.key(seed))
         self.earned = np.zeros(TASKS[suite])
 

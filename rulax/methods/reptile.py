@@ -88,15 +88,15 @@ POINT_SIZES = {
 
 def start_point(suite: Suite, seed: int) -> Study:
     """Navigation, with four policy gradients per task; their displacement is a gradient for Adam."""
-    sizes, world = POINT_SIZES[suite], Point()
-    plan = walking_plan(world, sizes, "displacement")
+    sizes, environment = POINT_SIZES[suite], Point()
+    plan = walking_plan(environment, sizes, "displacement")
     plan = plan._replace(problem=lived(plan.train.learner, likelihood_ratio(distribution=gaussian)))
-    return Initialisation(plan, seed, functools.partial(report_closed, world), chunk=sizes.chunk)
+    return Initialisation(plan, seed, functools.partial(report_closed, environment), chunk=sizes.chunk)
 
 
-def report_closed(world: Point, scores: dict[str, np.ndarray], tasks: PyTree) -> Tested:
+def report_closed(environment: Point, scores: dict[str, np.ndarray], tasks: PyTree) -> Tested:
     """The metric is the share of the gap to whoever sees the goal that three updates close."""
-    tested = report_point(world, scores, tasks)
+    tested = report_point(environment, scores, tasks)
     best = tested.baselines["sees the goal"]
     closed = {name: gap_closed(scores[name], best, 3) for name in ("learned", "random")}
     details = {name: value for name, value in tested.details.items() if name != WORST_MARGIN}  # that is against MAML's figures

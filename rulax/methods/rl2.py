@@ -4,7 +4,7 @@
 
 The memory survives the end of an episode and is cleared at the end of a trial. The reward of the whole trial is what PPO
 maximises, so to explore early is worth what it brings later (Duan et al. 2016; Wang et al. 2016). All of it is a composition: a
-`trial` around a world, a recurrent core, PPO, the trainer.
+`trial` around an environment, a recurrent core, PPO, the trainer.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ BINS = Bins(41, 20.0)
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One world as trials, and how its learner is trained."""
+    """One environment as trials, and how its learner is trained."""
 
-    world: Callable[[], Environment]
+    environment: Callable[[], Environment]
     steps: int  # of a trial
     judge: Judge  # what a value is, and what it is held against
     updates: int
@@ -59,8 +59,8 @@ class Setting:
     minibatches: int = 8
 
     def trials(self) -> Trial:
-        """The world to learn in."""
-        return trial(self.world(), self.episodes, clock=self.steps if self.clock else 0)
+        """The environment to learn in."""
+        return trial(self.environment(), self.episodes, clock=self.steps if self.clock else 0)
 
     def recipe(self) -> Recipe:
         """Recurrent PPO: one trajectory is one trial."""
@@ -90,28 +90,28 @@ class Memory(Study):
         return self.trainer.done(self.state)
 
     def test(self) -> Tested:
-        world, agent, judge = self.setting.trials(), self.trainer.agent(self.state), self.setting.judge
-        played, tasks = play(world, self.setting.steps, agent, TEST_TASKS[self.suite])
-        blind, _ = play(dataclasses.replace(world, withheld=True), self.setting.steps, agent, BLIND_TASKS)
+        environment, agent, judge = self.setting.trials(), self.trainer.agent(self.state), self.setting.judge
+        played, tasks = play(environment, self.setting.steps, agent, TEST_TASKS[self.suite])
+        blind, _ = play(dataclasses.replace(environment, withheld=True), self.setting.steps, agent, BLIND_TASKS)
         tested = judge.judge(np.asarray(played.reward.sum(0)), jax.tree.map(np.asarray, tasks))
         details = {"reward withheld": judge.shown(float(blind.reward.sum(0).mean()))} | judge.details(played)
         return dataclasses.replace(tested, details=details)
 
 
-def by_expectation(world: Trial) -> Environment:
+def by_expectation(environment: Trial) -> Environment:
     """The same trials, in which an agent sees the rewards that were drawn and earns what its actions pay on average.
 
     The mean of what it earns is the same, and so is the gradient's; the luck of single rewards is gone from both.
     """
-    return with_reward(world, lambda task, state, action, transition: world.expected_reward(task, state, action))
+    return with_reward(environment, lambda task, state, action, transition: environment.expected_reward(task, state, action))
 
 
-def play(world: Trial, steps: int, agent: PyTree, number: int, seed: int = TEST_SEED) -> tuple[Experience, PyTree]:
+def play(environment: Trial, steps: int, agent: PyTree, number: int, seed: int = TEST_SEED) -> tuple[Experience, PyTree]:
     """One trial in each of `number` tasks: what happened [steps, tasks], and the tasks.
 
     The agent sees the rewards that were drawn; it is scored by what its actions pay on average.
     """
-    scored = by_expectation(world)
+    scored = by_expectation(environment)
     streams = make_streams(scored, number)
 
     @jax.jit
@@ -131,10 +131,10 @@ def experiment(
     return Experiment("rl2", name, about, metric, *goals, functools.partial(Memory, {"full": full, "quick": quick}), **others)
 
 
-def pulls(world: Callable[..., Environment], number: int, judge: Judge, updates: int, **others: Any) -> Setting:
+def pulls(environment: Callable[..., Environment], number: int, judge: Judge, updates: int, **others: Any) -> Setting:
     """A bandit. What is left to earn depends on how many pulls are left, so the agent is told."""
     setting = {"clock": True, "discount": 1.0, "trace": 0.95, "entropy_cost": 0.001, "memory": 32} | others
-    return Setting(lambda: world(pulls=number), number, judge, updates, **setting)
+    return Setting(lambda: environment(pulls=number), number, judge, updates, **setting)
 
 
 FIVE, TWO = (functools.partial(BernoulliBandit, arms=arms) for arms in (5, 2))

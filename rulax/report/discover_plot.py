@@ -17,6 +17,12 @@ class Families(Protocol):
     """What a picture has to know of a configuration: the families trained in, and those only evaluated in."""
 
     @property
+    def suite(self) -> str | None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
     def envs(self) -> tuple[str, ...]: ...
 
     @property

@@ -17,8 +17,8 @@ from rulax.types import Array, Batch, Experience, Factored, Metrics, Predictions
 def each_dimension(rule: UpdateRule) -> UpdateRule:
     """The same rule, which is also able to teach factored policies; where an action is one choice, nothing changes.
 
-    To a dimension the others are part of the world: its values are means over what they do, its importance ratios are its own.
-    Predictions per state exist once and get one opinion per dimension: their loss is the mean, that of all others the sum.
+    To a dimension the others are part of the environment: its values are means over what they do, its importance ratios are its
+    own. Predictions per state exist once and get one opinion per dimension: their loss is the mean, that of all others the sum.
     Metrics are means over dimensions.
     """
 

@@ -41,7 +41,9 @@ RULES = {
     "disco": Entry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
-    "rulax5": Entry(IN_A_FILE, "Our own discovered rule, found in five families of small worlds; it is in the package", DISCOVERED),
+    "rulax5": Entry(
+        IN_A_FILE, "Our own discovered rule, found in five families of small environments; it is in the package", DISCOVERED
+    ),
     "disco103": Entry(IN_A_FILE, "The discovered rule of Nature 648, with its published weights", DISCOVERED),
 }
 FILE_ENDINGS = (".safetensors", ".npz")

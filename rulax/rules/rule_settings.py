@@ -15,7 +15,7 @@ from rulax.rules.rule_files import RuleFileError
 from rulax.settings import Learning, Network
 
 KEY = "settings"  # in a rule file's metadata; `rulax discover` writes it
-WORLDLY = ("torso",)  # depends on the observations of a world, not on the rule
+WORLDLY = ("torso",)  # depends on the observations of an environment, not on the rule
 MOST = 10**9
 
 

@@ -136,10 +136,12 @@ def test_the_handle_of_an_agent_takes_dictionaries():
     """What `rulax train nethack/...` tells users to call at the end."""
     network = Network(hidden=(5,), symbols=50, embedding=4)
     agent = make_agent(jax.random.key(0), NETHACK, 3, {"policy": Head(3)}, network)
-    world = SimpleNamespace(observation=NETHACK, native_action=lambda action: action, preprocess=lambda observation: observation)
-    handle = AgentHandle(agent, world)
+    environment = SimpleNamespace(
+        observation=NETHACK, native_action=lambda action: action, preprocess=lambda observation: observation
+    )
+    handle = AgentHandle(agent, environment)
     one = {"glyphs": np.ones((21, 79), np.int16), "blstats": np.arange(27.0)}
     assert handle.act(one) in (0, 1, 2)
-    assert AgentHandle(agent, world).act({name: np.stack([part] * 4) for name, part in one.items()}).shape == (4,)
+    assert AgentHandle(agent, environment).act({name: np.stack([part] * 4) for name, part in one.items()}).shape == (4,)
     with pytest.raises(ValueError, match="an observation has shape"):
         handle.act({"glyphs": np.ones((21, 78), np.int16), "blstats": np.arange(27.0)})

@@ -1,4 +1,4 @@
-"""Comparisons in worlds that step on the CPU: the settings of their loop, and replay that must fit before anything is trained."""
+"""Comparisons in host environments: the settings of their loop, and replay that must fit before anything is trained."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rulax.commands.flags import make_parser, parse
 from rulax.errors import UserError
 from tests.commands.conftest import FakeTrainer
 
-from ..learning.worlds import Flicker, FlickerStreams
+from ..learning.environments import Flicker, FlickerStreams
 
 HOST = {"replay_limit": "1GiB", "most_restarts": 3, "overlap": "on"}
 SMALL = {"streams": 2, "unroll": 5, "hidden": [4], "replay": 0.5}
@@ -53,7 +53,9 @@ def test_flags_of_the_loop_go_to_the_worlds_that_have_one() -> None:
 
 @pytest.mark.parametrize("setting", [{"overlap": "on"}, {"replay_limit": "1GiB"}])
 def test_where_no_world_has_one_they_are_refused(setting: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="is for worlds that step on the CPU, and all of these run on the device; leave it out"):
+    with pytest.raises(
+        UserError, match="is for environments that step on the CPU, and all of these run on the device; leave it out"
+    ):
         rulax.compare(["catch", "gymnax/CartPole-v1"], rules=["ppo"], **setting)
 
 

@@ -22,7 +22,7 @@ from rulax.evaluation.explain.record import LivedLife
 from rulax.metanet.network import MetaNetwork
 from rulax.report.explain import write_explain_page
 from rulax.rules.pretrained import save_rule
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 
 TINY = ["--env", "catch", "--env-options", "rows=4", "columns=3", "--snapshots", "3", "--watch", "128"]
 TINY += ["--hidden", "8", "--streams", "4"]

@@ -1,4 +1,4 @@
-"""Runs on host worlds: what replay takes is said before they start, failures are counted, and all of it can be resumed."""
+"""Runs on host environments: what replay takes is said before they start, failures are counted, and all of it can be resumed."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 import rulax
 from rulax.errors import TrainingStopped, UserError
 
-from ..learning.worlds import Flicker
+from ..learning.environments import Flicker
 
 SMALL = {"rule": "actor_critic", "streams": 2, "unroll": 5, "hidden": [4], "quiet": True}
 
@@ -42,7 +42,7 @@ def test_the_capacity_that_would_fit_fits(capsys):
 
 @pytest.mark.parametrize("setting", [{"overlap": "on"}, {"replay_limit": "1GiB"}])
 def test_worlds_on_the_device_refuse_what_would_do_nothing(setting):
-    with pytest.raises(UserError, match="is for worlds that step on the CPU, and 'catch' runs on the device"):
+    with pytest.raises(UserError, match="is for environments that step on the CPU, and 'catch' runs on the device"):
         rulax.train("catch", steps=1000, **SMALL, **setting)
 
 

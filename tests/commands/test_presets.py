@@ -1,6 +1,6 @@
-"""Every preset of a benchmark makes a real update: its torso, its rule and its way of replaying, on what its world shows.
+"""Every preset of a benchmark makes a real update: its torso, its rule and its way of replaying, on what its environment shows.
 
-Only sizes are smaller. The world shows noise in the shapes of the real one, so that no extra is needed.
+Only sizes are smaller. The environment shows noise in the shapes of the real one, so that no extra is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rulax.envs.adapters.stacking import stack
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.rules.base import Recipe
 from rulax.rules.disco import LEARNING, NETWORK, disco
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 
 IMAGE = jax.ShapeDtypeStruct((64, 64, 3), np.uint8)
 SHOWN = {
@@ -27,16 +27,16 @@ SHOWN = {
     "procgen": IMAGE,
     "sokoban": jax.ShapeDtypeStruct((10, 10, 10), np.float32),
 }
-STACKED = {"atari": 4}  # by the world itself, rather than by the preset
+STACKED = {"atari": 4}  # by the environment itself, rather than by the preset
 STREAMS, UNROLL = 2, 3
 SIZES = {"streams": STREAMS, "unroll": UNROLL, "capacity": 8, "action_model": 8, "symbols": 50, "embedding": 4}
 # Each takes 10 to 30 seconds to compile. Always: both rules, fresh and replayed data, frames, symbols, strided and residual torsos.
 ALWAYS = ("atari-ppo-mini", "paper-nethack-mini")
-PRESETS = [name for name in preset_names() if any(world in name for world in SHOWN)]
+PRESETS = [name for name in preset_names() if any(environment in name for environment in SHOWN)]
 
 
 class Noise:
-    """One copy of a world that shows noise, and ends after five steps."""
+    """One copy of an environment that shows noise, and ends after five steps."""
 
     def __init__(self, shown):
         self.shown, self.steps = shown, 0
@@ -55,15 +55,15 @@ class Noise:
         pass
 
 
-def world(name, options):
-    """What the preset's world shows, with the preset's stack of frames around it."""
+def environment(name, options):
+    """What the preset's environment shows, with the preset's stack of frames around it."""
     kind = next(each for each in SHOWN if each in name)
     noise = CopiedEnvironment(kind, one_of(4), SHOWN[kind], lambda: Noise(SHOWN[kind]))
     return stack(kind, noise, options.get("stack", STACKED.get(kind, 1)))
 
 
 def shrunken(name):
-    """The preset as a configuration, with everything that is a size made small; and the options of its world."""
+    """The preset as a configuration, with everything that is a size made small; and the options of its environment."""
     preset = build(TrainConfig, {"preset": name})
     own = preset.overrides
     small = {key: [4] * len(own[key]) for key in ("channels", "hidden", "action_hidden") if key in own}
@@ -95,7 +95,7 @@ def test_every_benchmark_of_the_paper_is_here():
 def test_it_makes_an_update(name):
     config, options = shrunken(name)
     recipe = Recipe(disco(SMALL), LEARNING, NETWORK) if config.rule == "disco103" else None  # its weights may not be here
-    prepared = prepare(config, world(name, options), recipe)
+    prepared = prepare(config, environment(name, options), recipe)
     state = prepared.trainer.init(jax.random.key(0))
     before = jax.tree.map(np.asarray, state.life.learner_state.params)
     state = learned(prepared.trainer, state)

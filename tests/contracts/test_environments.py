@@ -1,6 +1,7 @@
-"""Every jittable world keeps the contract of `envs/base.py`: one compiled run of random actions per world, then plain numpy.
+"""Every jittable environment keeps the contract of `envs/base.py`: one compiled run of random actions per environment, then plain
+numpy.
 
-Each world is cut off after LIMIT steps, so that termination and truncation both appear where the world allows it.
+Each environment is cut off after LIMIT steps, so that termination and truncation both appear where the environment allows it.
 """
 
 import importlib.util
@@ -17,14 +18,14 @@ TASKS, STREAMS, STEPS, LIMIT = 2, 2, 200, 35
 # Thirty programs that each run for milliseconds: compiling them less well takes a third of the time.
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
-# Of Gymnax, one world in every run; its adapter has tests of its own.
+# Of Gymnax, one environment in every run; its adapter has tests of its own.
 GYMNAX = ("gymnax/CartPole-v1", "gymnax/Catch-bsuite", "gymnax/Breakout-MinAtar")
 HAS_GYMNAX = importlib.util.find_spec("gymnax") and importlib.util.find_spec("rulax.envs.adapters.gymnax")
 # Of other libraries, those that are installed; Craftax takes a minute to compile.
 OTHERS = {"jumanji/Sokoban": "jumanji", "jumanji/Snake": "jumanji", "xland/MiniGrid-EmptyRandom-5x5": "xminigrid"}
 SLOW_OTHERS = {"craftax/Craftax-Classic-Symbolic-v1": "craftax"}
 OWN = tuple(entry.name for entry in list_environments())
-# These differ from a world before them only in numbers: they are traced in every run, but lived in only by the slow tests.
+# These differ from an environment before them only in numbers: they are traced in every run, but lived in only by the slow tests.
 TWINS = {
     *(f"grid/tabular-{each}" for each in ("sparse", "long-horizon", "longer-horizon", "long-dense")),
     *(f"grid/random-{each}" for each in ("long-horizon", "small", "small-sparse", "very-dense")),
@@ -63,7 +64,7 @@ def live(environment, key: Array):
 
 @pytest.fixture(scope="module", params=NAMES)
 def run(request):
-    """The world, what gives its life for a key, and a life: tasks and timesteps."""
+    """The environment, what gives its life for a key, and a life: tasks and timesteps."""
     environment = TimeLimit(make(request.param), LIMIT)
     compiled = jax.jit(live, static_argnums=0, compiler_options=QUICKLY)
 
@@ -147,7 +148,7 @@ def test_tasks_have_equal_structure(name):
 
 @pytest.mark.parametrize("name", OWN)
 def test_types_do_not_change_in_double_precision(name):
-    """Gradient checks run in float64; worlds stay float32, or a scan over them would not compile."""
+    """Gradient checks run in float64; environments stay float32, or a scan over them would not compile."""
     environment = make(name)
     with jax.enable_x64(True):
         _, timestep = jax.eval_shape(lambda key: live(environment, key), jax.random.key(0))

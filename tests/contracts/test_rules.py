@@ -1,6 +1,6 @@
-"""Every hand-designed rule on every probe world: values, discounting, policies and policies that read their observation.
+"""Every hand-designed rule on every probe environment: values, discounting, policies and policies that read their observation.
 
-The five probes are lived side by side: one world whose task says which probe it is, so each rule is compiled once.
+The five probes are lived side by side: one environment whose task says which probe it is, so each rule is compiled once.
 """
 
 import dataclasses

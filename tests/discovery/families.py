@@ -1,4 +1,5 @@
-"""Families small enough to compile a whole meta-gradient in seconds: a world that counts, and a rule without a meta-network."""
+"""Families small enough to compile a whole meta-gradient in seconds: an environment that counts, and a rule without a
+meta-network."""
 
 import dataclasses
 import functools
@@ -8,8 +9,8 @@ import jax
 from rulax.discovery.population import Family, init_population
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
-from tests.discovery.worlds import ACTIONS, NETWORK, SETTINGS, smooth_rule
-from tests.learning.worlds import Counter
+from tests.discovery.environments import ACTIONS, NETWORK, SETTINGS, smooth_rule
+from tests.learning.environments import Counter
 
 LEARNING = Learning(streams=2, unroll=3, replay=0.5, capacity=4, learning_rate=0.05)
 

@@ -12,7 +12,7 @@ from rulax.envs.wrappers import streams
 from rulax.learning.rollout import act, begin
 from rulax.values.policies import log_probability
 from rulax.values.two_hot import signed_parabolic
-from tests.discovery.worlds import INPUTS, random_experience
+from tests.discovery.environments import INPUTS, random_experience
 
 SETTINGS = Discovery(critic_hidden=(8,), critic_learning_rate=0.01, critic_discount=0.9, critic_trace=0.7)
 
@@ -72,7 +72,7 @@ def test_what_an_invalid_step_holds_does_not_matter():
 def test_it_learns_what_the_probe_is_worth():
     """One step, the reward is the observation: v(x) = x, though errors are divided by their deviation."""
     probe = ObservationProbe()
-    world = streams(probe, 4)
+    environment = streams(probe, 4)
 
     class Idle:
         def act(self, observation, first, memory):
@@ -80,14 +80,14 @@ def test_it_learns_what_the_probe_is_worth():
 
     def one(carry, key):
         critic, actor = carry
-        actor, experience, _ = act(world, Idle(), actor, 4, key)
+        actor, experience, _ = act(environment, Idle(), actor, 4, key)
         return (improve(SETTINGS, critic, experience, experience.behaviour), actor), None
 
-    actor = begin(world, probe.default_task(), (), jax.random.key(0))
+    actor = begin(environment, probe.default_task(), (), jax.random.key(0))
     critic = start_critic(SETTINGS, probe.observation, jax.random.key(1))
     run = jax.jit(lambda carry: jax.lax.scan(one, carry, jax.random.split(jax.random.key(2), 500))[0])
     critic, actor = run((critic, actor))
-    _, experience, _ = act(world, Idle(), actor, 4, jax.random.key(3))
+    _, experience, _ = act(environment, Idle(), actor, 4, jax.random.key(3))
     value = signed_parabolic(squashed_value(critic.params, experience))
     seen = experience.observation[..., 0]
     assert set(np.unique(seen)) >= {-1.0, 1.0}

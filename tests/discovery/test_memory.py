@@ -14,7 +14,7 @@ from rulax.discovery.outer_loss import outer_loss, with_penalties
 from rulax.discovery.window import mean_penalties, relive
 from rulax.learning.update import update
 from rulax.rules.disco import disco
-from tests.discovery.worlds import (
+from tests.discovery.environments import (
     ACTIONS,
     SETTINGS,
     SIZES,

@@ -13,8 +13,8 @@ from rulax.discovery.outer_loss import predict_along
 from rulax.discovery.window import Window
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import kl
+from tests.discovery.environments import ACTIONS, STREAMS
 from tests.discovery.families import make_family, member
-from tests.discovery.worlds import ACTIONS, STREAMS
 
 FREE = {"policy_entropy_cost": 0.0, "prediction_entropy_cost": 0.0, "target_kl_cost": 0.0, "target_mean_cost": 0.0}
 

@@ -1,4 +1,4 @@
-"""What choices mean: tables of the worlds' own numbers, the binned point and the factored bandit against closed forms."""
+"""What choices mean: tables of the environments' own numbers, the binned point and the factored bandit against closed forms."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def test_smaller_dimensions_share_out_their_choices():
     meant = np.stack([actions.native_action(np.full(3, choice)) for choice in range(6)], -1)
     np.testing.assert_array_equal(meant, [[0, 0, 0, 1, 1, 1], [10, 11, 12, 13, 14, 15], [-1, -1, 0, 0, 1, 1]])
     uneven = several_of([3, 5]).values
-    assert set(uneven[0]) == {0, 1, 2}, "every choice of the world can be made"
+    assert set(uneven[0]) == {0, 1, 2}, "every choice of the environment can be made"
     assert np.ptp(np.bincount(uneven[0])) <= 1, "about equally often"
 
 
@@ -48,50 +48,50 @@ def test_real_numbers_by_bins():
 
 
 def test_the_binned_point_walks_as_the_point_does():
-    world, point = make("point", bins=3), Point()
-    assert isinstance(world, TimeLimit)
-    assert (world.num_actions, world.action_dimensions) == (3, 2)
-    task, total = world.default_task(), 0.0
-    state, _ = world.reset(task, jax.random.key(0))
+    environment, point = make("point", bins=3), Point()
+    assert isinstance(environment, TimeLimit)
+    assert (environment.num_actions, environment.action_dimensions) == (3, 2)
+    task, total = environment.default_task(), 0.0
+    state, _ = environment.reset(task, jax.random.key(0))
     ended = False
     while not ended:
-        state, transition = world.step(task, state, jnp.array([2, 2]), jax.random.key(0))
+        state, transition = environment.step(task, state, jnp.array([2, 2]), jax.random.key(0))
         total, ended = total + float(transition.reward), bool(transition.terminated | transition.truncated)
     np.testing.assert_allclose(total, best_return(point, task), rtol=1e-5)
     np.testing.assert_allclose(total, -np.sqrt(2) * (0.4 + 0.3 + 0.2 + 0.1), rtol=1e-5)
     assert bool(transition.terminated)
-    _, moved = world.step(task, world.reset(task, jax.random.key(0))[0], jnp.array([0, 1]), jax.random.key(0))
+    _, moved = environment.step(task, environment.reset(task, jax.random.key(0))[0], jnp.array([0, 1]), jax.random.key(0))
     np.testing.assert_allclose(moved.observation, [-0.1, 0.0], atol=1e-7)
-    np.testing.assert_array_equal(world.native_action(np.array([[0, 2]])), [[-1, 1]])
+    np.testing.assert_array_equal(environment.native_action(np.array([[0, 2]])), [[-1, 1]])
 
 
 def test_the_best_of_the_factored_bandit_is_the_best_of_all_joint_actions():
-    world = make("bandit/factored", sizes=(3, 5, 2), noise=0.0)
-    for task in (world.default_task(), world.sample_task(jax.random.key(1))):
+    environment = make("bandit/factored", sizes=(3, 5, 2), noise=0.0)
+    for task in (environment.default_task(), environment.sample_task(jax.random.key(1))):
         every = jnp.array(list(itertools.product(range(5), repeat=3)), jnp.int32)
-        paid = jax.vmap(lambda action, task=task: world.step(task, jnp.int32(0), action, jax.random.key(0))[1].reward)(every)
-        np.testing.assert_allclose(paid.max(), world.best_reward(task), rtol=1e-6)
-    assert float(world.best_reward(world.default_task())) == 1.0
+        paid = jax.vmap(lambda action, task=task: environment.step(task, jnp.int32(0), action, jax.random.key(0))[1].reward)(every)
+        np.testing.assert_allclose(paid.max(), environment.best_reward(task), rtol=1e-6)
+    assert float(environment.best_reward(environment.default_task())) == 1.0
     with pytest.raises(ValueError, match="at least two levers"):
         make("bandit/factored", sizes=(3,))
 
 
 def test_a_trial_shows_every_dimension_of_the_action_before():
-    world = trial(make("bandit/factored", sizes=(2, 3)), episodes=2)
-    assert world.observation.shape == (1 + 2 * 3 + 2,)
-    state, _ = world.reset((), jax.random.key(0))
-    _, transition = world.step((), state, jnp.array([0, 2]), jax.random.key(1))
+    environment = trial(make("bandit/factored", sizes=(2, 3)), episodes=2)
+    assert environment.observation.shape == (1 + 2 * 3 + 2,)
+    state, _ = environment.reset((), jax.random.key(0))
+    _, transition = environment.step((), state, jnp.array([0, 2]), jax.random.key(1))
     np.testing.assert_array_equal(transition.observation[1:7], [1, 0, 0, 0, 0, 1])
 
 
 def test_several_games_of_catch_are_those_games():
     """Each board is that of a game of its own, moved by its own choice; catching one ball of two pays nothing."""
-    world, one = make("catch/several"), make("catch", rows=5, columns=5)
-    task, key = world.default_task(), jax.random.key(4)
-    state, boards = world.reset(task, key)
+    environment, one = make("catch/several"), make("catch", rows=5, columns=5)
+    task, key = environment.default_task(), jax.random.key(4)
+    state, boards = environment.reset(task, key)
     games = [one.reset(task, each) for each in jax.random.split(key, 2)]
     for moves in ([0, 2], [1, 2], [2, 0], [1, 1]):
-        state, shown = world.step(task, state, jnp.array(moves), key)
+        state, shown = environment.step(task, state, jnp.array(moves), key)
         stepped = [one.step(task, game[0], jnp.int32(move), key) for game, move in zip(games, moves, strict=True)]
         games = stepped
         for index, (_, transition) in enumerate(stepped):

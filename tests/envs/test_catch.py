@@ -8,9 +8,9 @@ import pytest
 from rulax.envs.catch import Catch, CatchState, CatchTask
 
 
-def play(world, task, key, choose):
-    step = jax.jit(world.step)
-    state, observation = world.reset(task, key)
+def play(environment, task, key, choose):
+    step = jax.jit(environment.step)
+    state, observation = environment.reset(task, key)
     rewards, observations = [], [observation]
     for t in range(100):
         state, transition = step(task, state, choose(np.asarray(observation)), jax.random.fold_in(key, t))
@@ -31,39 +31,39 @@ def follow(observation):
 
 @pytest.mark.parametrize("shape", [(10, 5), (8, 8), (5, 5)])
 def test_the_optimal_policy_always_catches(shape):
-    world = Catch(*shape)
+    environment = Catch(*shape)
     for seed in range(5):
-        rewards, observations = play(world, world.default_task(), jax.random.key(seed), follow)
+        rewards, observations = play(environment, environment.default_task(), jax.random.key(seed), follow)
         assert rewards == [0.0] * (shape[0] - 2) + [1.0]
         assert all(observation.sum() == 2 for observation in observations[:-1])
         assert observations[-1].sum() == 1  # the ball is on the paddle
 
 
 def test_a_missed_ball_costs_one():
-    world = Catch(rows=3, columns=5)
+    environment = Catch(rows=3, columns=5)
     state = CatchState(jnp.int32(0), jnp.int32(4), jnp.int32(2))
-    task, key = world.default_task(), jax.random.key(0)
-    state, transition = world.step(task, state, jnp.int32(0), key)
+    task, key = environment.default_task(), jax.random.key(0)
+    state, transition = environment.step(task, state, jnp.int32(0), key)
     assert (float(transition.reward), bool(transition.terminated)) == (0.0, False)
-    state, transition = world.step(task, state, jnp.int32(0), key)
+    state, transition = environment.step(task, state, jnp.int32(0), key)
     assert (float(transition.reward), bool(transition.terminated)) == (-1.0, True)
     assert int(state.paddle) == 0
 
 
 def test_the_paddle_stays_on_the_board_and_starts_in_the_centre():
-    world = Catch(rows=20, columns=5)
-    state, observation = world.reset(world.default_task(), jax.random.key(0))
+    environment = Catch(rows=20, columns=5)
+    state, observation = environment.reset(environment.default_task(), jax.random.key(0))
     assert observation[-1, 2, 0] == 1
     for _ in range(5):
-        state, _ = world.step(world.default_task(), state, jnp.int32(0), jax.random.key(0))
+        state, _ = environment.step(environment.default_task(), state, jnp.int32(0), jax.random.key(0))
     assert int(state.paddle) == 0
 
 
 @pytest.mark.parametrize(("drift", "moves"), [(0.0, False), (1.0, True)])
 def test_drift_moves_the_ball_sideways(drift, moves):
-    world = Catch(rows=5, columns=9)
+    environment = Catch(rows=5, columns=9)
     state = CatchState(jnp.int32(0), jnp.int32(4), jnp.int32(4))
-    after, _ = world.step(CatchTask(jnp.float32(drift)), state, jnp.int32(1), jax.random.key(0))
+    after, _ = environment.step(CatchTask(jnp.float32(drift)), state, jnp.int32(1), jax.random.key(0))
     assert (abs(int(after.ball_column) - 4) == 1) is moves
 
 

@@ -13,7 +13,7 @@ from rulax.envs.classic.pendulum import Pendulum
 
 KEY = jax.random.key(0)
 NUM_STATES = 200
-# Names, our world, half-width and centre of the states to start from: beyond where episodes end, so that ends are seen.
+# Names, our environment, half-width and centre of the states to start from: beyond where episodes end, so that ends are seen.
 CASES = {
     "CartPole-v1": (CartPole(), (2.5, 2.0, 0.22, 2.0), 0.0),
     "MountainCar-v0": (MountainCar(), (0.9, 0.07), (-0.3, 0.0)),
@@ -25,15 +25,15 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_steps_equal_gymnasium(name):
     gymnasium = pytest.importorskip("gymnasium")
-    world, width, centre = CASES[name]
+    environment, width, centre = CASES[name]
     theirs = gymnasium.make(name).unwrapped
     theirs.reset(seed=0)
     random = np.random.default_rng(0)
     states = (random.uniform(-1, 1, (NUM_STATES, len(width))) * width + centre).astype(np.float32)
-    actions = random.integers(0, world.num_actions, NUM_STATES)
-    step = jax.vmap(lambda state, action: world.step(world.default_task(), state, action, KEY))
+    actions = random.integers(0, environment.num_actions, NUM_STATES)
+    step = jax.vmap(lambda state, action: environment.step(environment.default_task(), state, action, KEY))
     _, ours = jax.jit(step)(jnp.asarray(states), jnp.asarray(actions))
-    torques = np.linspace(-2, 2, world.num_actions)
+    torques = np.linspace(-2, 2, environment.num_actions)
     ends = []
     for i, (state, action) in enumerate(zip(states.astype(np.float64), actions, strict=True)):
         theirs.state = state.copy()
@@ -49,17 +49,17 @@ def test_steps_equal_gymnasium(name):
 
 
 def test_the_car_stops_at_the_left_end():
-    world = MountainCar()
-    state, _ = world.step(world.default_task(), jnp.array([-1.19, -0.06]), jnp.int32(0), KEY)
+    environment = MountainCar()
+    state, _ = environment.step(environment.default_task(), jnp.array([-1.19, -0.06]), jnp.int32(0), KEY)
     np.testing.assert_allclose(state, [-1.2, 0.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_starts_are_as_wide_as_gymnasiums(name):
     gymnasium = pytest.importorskip("gymnasium")
-    world = CASES[name][0]
+    environment = CASES[name][0]
     theirs = gymnasium.make(name)
-    reset = jax.jit(jax.vmap(lambda key: world.reset(world.default_task(), key)[1]))
+    reset = jax.jit(jax.vmap(lambda key: environment.reset(environment.default_task(), key)[1]))
     ours = np.asarray(reset(jax.random.split(KEY, 500)))
     reference = np.stack([theirs.reset(seed=seed)[0] for seed in range(500)])
     spread = np.ptp(reference, 0)

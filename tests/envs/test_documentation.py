@@ -1,4 +1,4 @@
-"""What docs/environments.md says is true: its code runs, and its table names every world."""
+"""What docs/environments.md says is true: its code runs, and its table names every environment."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def test_the_example_runs():
     names: dict = {}
     exec(code, names)
     assert len([line for line in code.splitlines() if line]) <= 20
-    task, step = names["Walk"]().default_task(), jax.jit(names["world"].step)
+    task, step = names["Walk"]().default_task(), jax.jit(names["environment"].step)
     state, ended = names["state"], 0
     for t in range(20):
         state, timestep = step(task, state, jnp.ones(4, jnp.int32), jax.random.key(t))

@@ -1,4 +1,4 @@
-"""Grid worlds on a corridor in which every event can be forced: what is collected, paid, brought back and ended."""
+"""Grid environments on a corridor in which every event can be forced: what is collected, paid, brought back and ended."""
 
 import jax
 import jax.numpy as jnp
@@ -13,45 +13,45 @@ KEY = jax.random.key(0)
 
 def corridor(**fields):
     """A 3 x 5 grid with one object at row 1, column 2 and the agent west of it."""
-    world = GridWorld(**{"height": 3, "width": 5, "kinds": (Kind(2.0),), "moves": 5, **fields})
-    task = world.default_task()._replace(places=jnp.array([7], jnp.int32))
+    environment = GridWorld(**{"height": 3, "width": 5, "kinds": (Kind(2.0),), "moves": 5, **fields})
+    task = environment.default_task()._replace(places=jnp.array([7], jnp.int32))
     state = GridState(jnp.int32(6), task.places, jnp.array([True]), jnp.float32(0), jnp.int32(0))
-    return world, task, state
+    return environment, task, state
 
 
 def test_moving_onto_an_object_collects_it_once():
-    world, task, state = corridor()
-    state, transition = world.step(task, state, EAST, KEY)
+    environment, task, state = corridor()
+    state, transition = environment.step(task, state, EAST, KEY)
     assert float(transition.reward) == 2.0
     assert not bool(transition.terminated)
     assert transition.observation[1, 2].tolist() == [1.0, 0.0, 0.0]
-    _, transition = world.step(task, state, STAY, KEY)
+    _, transition = environment.step(task, state, STAY, KEY)
     assert float(transition.reward) == 0.0
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0])
 def test_objects_come_back_with_their_probability(probability):
-    world, task, state = corridor(kinds=(Kind(2.0, returns=probability),))
-    state, _ = world.step(task, state, EAST, KEY)
+    environment, task, state = corridor(kinds=(Kind(2.0, returns=probability),))
+    state, _ = environment.step(task, state, EAST, KEY)
     assert bool(state.present[0]) is bool(probability)
     assert int(state.places[0]) == 7
 
 
 @pytest.mark.parametrize("probability", [0.0, 1.0])
 def test_objects_end_the_episode_with_their_probability(probability):
-    world, task, state = corridor(kinds=(Kind(-1.0, ends=probability),))
-    _, transition = world.step(task, state, EAST, KEY)
+    environment, task, state = corridor(kinds=(Kind(-1.0, ends=probability),))
+    _, transition = environment.step(task, state, EAST, KEY)
     assert float(transition.reward) == -1.0
     assert bool(transition.terminated) is bool(probability)
-    _, transition = world.step(task, state, WEST, KEY)
+    _, transition = environment.step(task, state, WEST, KEY)
     assert not bool(transition.terminated)
 
 
 def test_what_returns_is_placed_elsewhere_if_placement_is_random():
-    world, task, state = corridor(kinds=(Kind(1.0, returns=1.0),), placement="random")
+    environment, task, state = corridor(kinds=(Kind(1.0, returns=1.0),), placement="random")
     places = set()
     for seed in range(20):
-        after, _ = world.step(task, state, EAST, jax.random.key(seed))
+        after, _ = environment.step(task, state, EAST, jax.random.key(seed))
         assert bool(after.present[0])
         places.add(int(after.places[0]))
     assert 7 not in places  # the agent stands there
@@ -59,56 +59,56 @@ def test_what_returns_is_placed_elsewhere_if_placement_is_random():
 
 
 def test_walls_and_edges_stop_the_agent():
-    world, task, state = corridor()
+    environment, task, state = corridor()
     task = task._replace(walls=task.walls.at[0, 1].set(True))
-    assert int(world.step(task, state, NORTH, KEY)[0].agent) == 6
-    assert int(world.step(task, state, SOUTH, KEY)[0].agent) == 11
-    west, _ = world.step(task, state, WEST, KEY)
+    assert int(environment.step(task, state, NORTH, KEY)[0].agent) == 6
+    assert int(environment.step(task, state, SOUTH, KEY)[0].agent) == 11
+    west, _ = environment.step(task, state, WEST, KEY)
     assert int(west.agent) == 5
-    assert int(world.step(task, west, WEST, KEY)[0].agent) == 5
+    assert int(environment.step(task, west, WEST, KEY)[0].agent) == 5
 
 
 def test_diagonal_moves():
-    world, task, state = corridor(moves=9)
-    assert [int(world.step(task, state, action, KEY)[0].agent) for action in range(9)] == [6, 1, 7, 11, 5, 2, 12, 10, 0]
+    environment, task, state = corridor(moves=9)
+    assert [int(environment.step(task, state, action, KEY)[0].agent) for action in range(9)] == [6, 1, 7, 11, 5, 2, 12, 10, 0]
 
 
 def test_every_step_may_cost():
-    world, task, state = corridor(step_reward=-0.5)
-    assert float(world.step(task, state, WEST, KEY)[1].reward) == -0.5
-    assert float(world.step(task, state, EAST, KEY)[1].reward) == 1.5
+    environment, task, state = corridor(step_reward=-0.5)
+    assert float(environment.step(task, state, WEST, KEY)[1].reward) == -0.5
+    assert float(environment.step(task, state, EAST, KEY)[1].reward) == 1.5
 
 
 def test_a_slip_takes_a_random_action():
-    world, task, state = corridor(slip=1.0)
-    cells = {int(world.step(task, state, STAY, jax.random.key(seed))[0].agent) for seed in range(30)}
+    environment, task, state = corridor(slip=1.0)
+    cells = {int(environment.step(task, state, STAY, jax.random.key(seed))[0].agent) for seed in range(30)}
     assert cells == {6, 1, 7, 11, 5}
 
 
 def test_delayed_rewards_are_paid_on_payday():
-    world, task, state = corridor(payday=3)
+    environment, task, state = corridor(payday=3)
     rewards = []
     for action in (EAST, STAY, STAY, STAY, STAY, STAY):
-        state, transition = world.step(task, state, action, KEY)
+        state, transition = environment.step(task, state, action, KEY)
         rewards.append(float(transition.reward))
     assert rewards == [0.0, 0.0, 2.0, 0.0, 0.0, 0.0]
 
 
 def test_delayed_rewards_are_paid_at_the_end():
-    world, task, state = corridor(payday=100, kinds=(Kind(2.0), Kind(1.0, ends=1.0)))
+    environment, task, state = corridor(payday=100, kinds=(Kind(2.0), Kind(1.0, ends=1.0)))
     task = task._replace(places=jnp.array([7, 8], jnp.int32))
     state = state._replace(places=task.places, present=jnp.array([True, True]))
-    state, transition = world.step(task, state, EAST, KEY)
+    state, transition = environment.step(task, state, EAST, KEY)
     assert float(transition.reward) == 0.0
-    state, transition = world.step(task, state, EAST, KEY)
+    state, transition = environment.step(task, state, EAST, KEY)
     assert (float(transition.reward), bool(transition.terminated)) == (3.0, True)
     assert float(state.owed) == 0.0
 
 
 def test_an_episode_starts_off_the_objects():
-    world = GridWorld(3, 3, (Kind(1.0, copies=3),), placement="random")
+    environment = GridWorld(3, 3, (Kind(1.0, copies=3),), placement="random")
     for seed in range(20):
-        state, observation = world.reset(world.default_task(), jax.random.key(seed))
+        state, observation = environment.reset(environment.default_task(), jax.random.key(seed))
         assert int(state.agent) not in state.places.tolist()
         assert len(set(state.places.tolist())) == 3
         assert observation[:, :, 0].sum() == 1
@@ -116,24 +116,24 @@ def test_an_episode_starts_off_the_objects():
 
 
 def test_the_start_can_be_fixed_by_the_task():
-    world, task, _ = corridor()
+    environment, task, _ = corridor()
     task = task._replace(start=jnp.zeros((3, 5)).at[2, 4].set(1.0))
-    assert {int(world.reset(task, jax.random.key(seed))[0].agent) for seed in range(5)} == {14}
+    assert {int(environment.reset(task, jax.random.key(seed))[0].agent) for seed in range(5)} == {14}
 
 
 def test_the_tabular_view_numbers_agent_and_subset():
-    world, task, state = corridor(view="tabular")
-    assert world.observation.shape == (30,)
-    _, transition = world.step(task, state, WEST, KEY)
+    environment, task, state = corridor(view="tabular")
+    assert environment.observation.shape == (30,)
+    _, transition = environment.step(task, state, WEST, KEY)
     assert int(transition.observation.argmax()) == 15 + 5
-    _, transition = world.step(task, state, EAST, KEY)
+    _, transition = environment.step(task, state, EAST, KEY)
     assert int(transition.observation.argmax()) == 7
     assert transition.observation.sum() == 1
 
 
 def test_the_factored_view_has_agent_beside_presence():
-    world, task, state = corridor(view="factored")
-    _, transition = world.step(task, state, EAST, KEY)
+    environment, task, state = corridor(view="factored")
+    _, transition = environment.step(task, state, EAST, KEY)
     assert transition.observation.tolist() == [0.0] * 7 + [1.0] + [0.0] * 8
 
 
@@ -145,10 +145,10 @@ def test_sampled_floors_are_connected_and_hold_every_object():
         floor = ~each
         assert 2 * floor.sum() >= floor.size
         assert _reachable(floor) == floor.sum()
-    world = GridWorld(*shape, wall_density=0.35)
-    for task in map(world.sample_task, jax.random.split(KEY, 5)):
+    environment = GridWorld(*shape, wall_density=0.35)
+    for task in map(environment.sample_task, jax.random.split(KEY, 5)):
         assert not task.walls.ravel()[task.places].any()
-        np.testing.assert_array_equal(np.sign(task.value), np.sign(world.default_task().value))
+        np.testing.assert_array_equal(np.sign(task.value), np.sign(environment.default_task().value))
 
 
 def _reachable(floor):

@@ -68,12 +68,12 @@ def test_options_are_fields():
     assert make("catch", rows=8, columns=8) == Catch(8, 8)
     assert make("cartpole", limit=100).limit == 100
     assert not isinstance(make("cartpole", limit=0), TimeLimit)
-    assert make("grid/random-small", height=6).world.height == 6
+    assert make("grid/random-small", height=6).environment.height == 6
 
 
 def test_options_are_read_by_the_kind_of_their_default():
     assert make("catch", rows=8.0) == Catch(8)
-    kinds = make("grid/random-small", kinds=[[1, 0, 0.1, 1], [-1, 1, 0, 1]]).world.kinds
+    kinds = make("grid/random-small", kinds=[[1, 0, 0.1, 1], [-1, 1, 0, 1]]).environment.kinds
     assert kinds == ((1.0, 0.0, 0.1, 1), (-1.0, 1.0, 0.0, 1))
     for options in ({"rows": 5.5}, {"rows": "abc"}, {"rows": True}, {"rows": None}):
         with pytest.raises(ValueError, match="'catch': rows must be a whole number, not"):

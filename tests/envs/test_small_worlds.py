@@ -15,41 +15,41 @@ KEY = jax.random.key(0)
 
 @pytest.mark.parametrize("kind", [BernoulliBandit, GaussianBandit])
 def test_arms_pay_their_means(kind):
-    world = kind(arms=3)
-    task = world.default_task()
-    pull = jax.jit(jax.vmap(lambda action, key: world.step(task, jnp.int32(0), action, key)[1].reward, in_axes=(None, 0)))
+    environment = kind(arms=3)
+    task = environment.default_task()
+    pull = jax.jit(jax.vmap(lambda action, key: environment.step(task, jnp.int32(0), action, key)[1].reward, in_axes=(None, 0)))
     for action in range(3):
         rewards = pull(action, jax.random.split(KEY, 4000))
         assert abs(float(rewards.mean() - task.means[action])) < 0.06
 
 
 def test_bernoulli_arms_pay_zero_or_one():
-    world = BernoulliBandit(arms=2)
-    _, transition = world.step(world.sample_task(KEY), jnp.int32(0), jnp.int32(0), KEY)
+    environment = BernoulliBandit(arms=2)
+    _, transition = environment.step(environment.sample_task(KEY), jnp.int32(0), jnp.int32(0), KEY)
     assert float(transition.reward) in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("pulls", [1, 3])
 def test_a_bandit_ends_at_its_last_pull(pulls):
-    world = GaussianBandit(pulls=pulls)
-    task = world.default_task()
-    state, _ = world.reset(task, KEY)
+    environment = GaussianBandit(pulls=pulls)
+    task = environment.default_task()
+    state, _ = environment.reset(task, KEY)
     ends = []
     for _ in range(pulls):
-        state, transition = world.step(task, state, jnp.int32(0), KEY)
+        state, transition = environment.step(task, state, jnp.int32(0), KEY)
         ends.append(bool(transition.terminated))
     assert ends == [False] * (pulls - 1) + [True]
 
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_first_action_decides_the_end_of_the_chain(first):
-    world = DelayedChain(shortest=2, longest=6)
-    task = world.default_task()
-    state, observation = world.reset(task, KEY)
+    environment = DelayedChain(shortest=2, longest=6)
+    task = environment.default_task()
+    state, observation = environment.reset(task, KEY)
     assert observation.tolist() == [1.0] + [0.0] * 7
     rewards = []
     for t in range(6):
-        state, transition = world.step(task, state, jnp.int32(first if t == 0 else 1 - first), KEY)
+        state, transition = environment.step(task, state, jnp.int32(first if t == 0 else 1 - first), KEY)
         rewards.append(float(transition.reward))
         assert bool(transition.terminated) is (t == 5)
         assert transition.observation[6 + first] == 1
@@ -57,13 +57,13 @@ def test_the_first_action_decides_the_end_of_the_chain(first):
 
 
 def test_a_noisy_chain_pays_random_rewards_on_the_way_only():
-    world = DelayedChain(longest=6, noise=1.0, distractors=4)
-    task = world.default_task()
-    state, observation = world.reset(task, KEY)
+    environment = DelayedChain(longest=6, noise=1.0, distractors=4)
+    task = environment.default_task()
+    state, observation = environment.reset(task, KEY)
     assert observation.shape == (12,)
     rewards = []
     for t in range(6):
-        state, transition = world.step(task, state, jnp.int32(1), jax.random.fold_in(KEY, t))
+        state, transition = environment.step(task, state, jnp.int32(1), jax.random.fold_in(KEY, t))
         rewards.append(float(transition.reward))
     assert rewards[0] == 0.0
     assert set(rewards[1:5]) <= {-1.0, 1.0}
@@ -86,8 +86,8 @@ def policy_iteration(task, discount):
 
 @pytest.mark.parametrize("discount", [0.0, 0.9, 1.0])
 def test_optimal_values_equal_policy_iteration(discount):
-    world = RandomMDP(states=6, actions=3)
-    tasks = jax.vmap(world.sample_task)(jax.random.split(KEY, 4))
+    environment = RandomMDP(states=6, actions=3)
+    tasks = jax.vmap(environment.sample_task)(jax.random.split(KEY, 4))
     found = jax.jit(jax.vmap(lambda task: optimal_values(task, discount)))(tasks)
     for i in range(4):
         expected = policy_iteration(jax.tree.map(lambda x, i=i: x[i], tasks), discount)
@@ -106,27 +106,27 @@ def test_optimal_values_to_go_equal_backward_induction():
 
 
 def test_the_mdp_follows_its_tables():
-    world = RandomMDP(states=3, actions=2, noise=0.0, termination=0.0, horizon=2)
-    task = world.sample_task(KEY)
-    state, observation = world.reset(task, KEY)
+    environment = RandomMDP(states=3, actions=2, noise=0.0, termination=0.0, horizon=2)
+    task = environment.sample_task(KEY)
+    state, observation = environment.reset(task, KEY)
     assert observation.tolist() == [1.0, 0.0, 0.0]
-    step = jax.jit(jax.vmap(lambda key: world.step(task, state, jnp.int32(1), key)))
+    step = jax.jit(jax.vmap(lambda key: environment.step(task, state, jnp.int32(1), key)))
     after, transition = step(jax.random.split(KEY, 5000))
     np.testing.assert_allclose(transition.reward, task.reward[0, 1])
     np.testing.assert_allclose(transition.observation.mean(0), task.transition[0, 1], atol=0.03)
     assert not transition.terminated.any()
     last = jax.tree.map(lambda x: x[0], after)
-    assert bool(world.step(task, last, jnp.int32(0), KEY)[1].terminated)
+    assert bool(environment.step(task, last, jnp.int32(0), KEY)[1].terminated)
 
 
 PROBES = [entry.name for entry in list_environments() if entry.family == "probe"]
 
 
-def returns_from(world, observation, action, discount):
+def returns_from(environment, observation, action, discount):
     """Discounted return of an episode that begins with this observation and always takes this action."""
-    task, state, weight, total = world.default_task(), jnp.float32(observation[0]), 1.0, 0.0
+    task, state, weight, total = environment.default_task(), jnp.float32(observation[0]), 1.0, 0.0
     for _ in range(2):
-        state, transition = world.step(task, state, jnp.int32(action), KEY)
+        state, transition = environment.step(task, state, jnp.int32(action), KEY)
         total, weight = total + weight * float(transition.reward), weight * discount
         if transition.terminated:
             return total
@@ -135,12 +135,12 @@ def returns_from(world, observation, action, discount):
 
 @pytest.mark.parametrize("name", PROBES)
 def test_probes_are_worth_what_they_say(name):
-    world, discount = make(name), 0.9
-    for observation, value, action in world.expectations(discount):
-        by_action = [returns_from(world, observation, each, discount) for each in range(world.num_actions)]
+    environment, discount = make(name), 0.9
+    for observation, value, action in environment.expectations(discount):
+        by_action = [returns_from(environment, observation, each, discount) for each in range(environment.num_actions)]
         assert max(by_action) == pytest.approx(value)
         if action is None:
-            assert world.num_actions == 1
+            assert environment.num_actions == 1
         else:
             assert int(np.argmax(by_action)) == action
             assert min(by_action) < value
@@ -148,8 +148,8 @@ def test_probes_are_worth_what_they_say(name):
 
 @pytest.mark.parametrize("name", PROBES)
 def test_probes_expect_something_at_every_first_observation(name):
-    world = make(name)
-    expected = {float(each.observation[0]) for each in world.expectations(0.9)}
-    seen = {float(world.reset(world.default_task(), jax.random.key(seed))[1][0]) for seed in range(20)}
+    environment = make(name)
+    expected = {float(each.observation[0]) for each in environment.expectations(0.9)}
+    seen = {float(environment.reset(environment.default_task(), jax.random.key(seed))[1][0]) for seed in range(20)}
     assert seen <= expected
     assert seen == expected or name == "probe/discount"

@@ -1,4 +1,4 @@
-"""The worlds of the gradient-based methods against closed forms and a linear programme."""
+"""The environments of the gradient-based methods against closed forms and a linear programme."""
 
 import dataclasses
 
@@ -12,46 +12,46 @@ from rulax.envs import point, velocity
 from rulax.envs.regression import Quadratic, Sinusoid
 
 
-def run(world, task, actions):
+def run(environment, task, actions):
     """Rewards and terminations of a sequence of actions."""
 
     def step(state, action):
-        state, transition = world.step(task, state, action, jax.random.key(0))
+        state, transition = environment.step(task, state, action, jax.random.key(0))
         return state, (transition.reward, transition.terminated)
 
-    state, _ = world.reset(task, jax.random.key(0))
+    state, _ = environment.reset(task, jax.random.key(0))
     return jax.lax.scan(step, state, actions)[1]
 
 
 def test_a_point_that_stands_still_gets_what_the_geometry_says():
     """The mean distance from the centre of a unit square is (sqrt 2 + asinh 1) / 6 = 0.3826: -38.3 in a hundred steps."""
-    world = point.Point()
-    tasks = jax.vmap(world.sample_task)(jax.random.split(jax.random.key(0), 4000))
-    rewards, _ = jax.jit(jax.vmap(lambda task: run(world, task, jnp.zeros((100, 2)))))(tasks)
+    environment = point.Point()
+    tasks = jax.vmap(environment.sample_task)(jax.random.split(jax.random.key(0), 4000))
+    rewards, _ = jax.jit(jax.vmap(lambda task: run(environment, task, jnp.zeros((100, 2)))))(tasks)
     returns = rewards.sum(1)
     np.testing.assert_allclose(returns.mean(), -100 * (2**0.5 + np.arcsinh(1)) / 6, atol=4 * returns.std() / 4000**0.5)
-    best = jax.jit(jax.vmap(lambda task: point.best_return(world, task)))(tasks)
+    best = jax.jit(jax.vmap(lambda task: point.best_return(environment, task)))(tasks)
     np.testing.assert_allclose(best.mean(), -0.51, atol=0.02)
 
 
 @pytest.mark.parametrize("goal", [(0.5, -0.5), (0.33, 0.04), (-0.08, 0.24)])
 def test_the_best_way_of_a_point_is_full_steps(goal):
-    world, task = point.Point(), point.PointTask(jnp.array(goal, jnp.float32))
+    environment, task = point.Point(), point.PointTask(jnp.array(goal, jnp.float32))
     left, actions = np.array(goal), []
     for _ in range(100):
         actions.append(np.clip(left / 0.1, -1, 1))
         left = left - 0.1 * actions[-1]
-    rewards, terminated = run(world, task, jnp.asarray(np.array(actions), jnp.float32))
-    np.testing.assert_allclose(rewards.sum(), point.best_return(world, task), atol=1e-4)
+    rewards, terminated = run(environment, task, jnp.asarray(np.array(actions), jnp.float32))
+    np.testing.assert_allclose(rewards.sum(), point.best_return(environment, task), atol=1e-4)
     assert int(jnp.argmax(terminated)) == np.ceil(np.abs(goal).max() / 0.1 - 1e-6) - 1
     # Actions beyond one are clipped: going much too far along both axes is a full step.
-    rewards, _ = run(world, task, jnp.array([[7.0, -9.0]]))
+    rewards, _ = run(environment, task, jnp.array([[7.0, -9.0]]))
     np.testing.assert_allclose(rewards[0], -np.hypot(0.1 - goal[0], -0.1 - goal[1]), rtol=1e-5)
 
 
 def test_a_constant_force_gives_the_speed_of_the_recursion():
-    world = velocity.Velocity()
-    rewards, terminated = run(world, velocity.VelocityTask(jnp.float32(0.5)), jnp.full((200, 1), 0.6))
+    environment = velocity.Velocity()
+    rewards, terminated = run(environment, velocity.VelocityTask(jnp.float32(0.5)), jnp.full((200, 1), 0.6))
     push = 0.6 * (1 - 0.7 ** np.arange(1, 201))
     speed = np.array([sum(0.05 * 3 * push[s] * 0.95 ** (t - s) for s in range(t + 1)) for t in range(200)])
     np.testing.assert_allclose(rewards, -np.abs(speed - 0.5) - 0.05 * 0.36, atol=1e-5)
@@ -66,8 +66,8 @@ class Brief(velocity.Velocity):
 
 @pytest.mark.parametrize("speed", [0.4, 1.7])
 def test_the_best_return_is_that_of_a_linear_programme_where_effort_is_free(speed):
-    world = Brief(effort=0.0)
-    steps = world.horizon
+    environment = Brief(effort=0.0)
+    steps = environment.horizon
     push, moved, matrix = np.zeros(steps), np.zeros(steps), []
     for t in range(steps):  # rows of the map from actions to speeds, straight from the equations
         push = push + 0.3 * (np.eye(steps)[t] - push)
@@ -78,8 +78,8 @@ def test_the_best_return_is_that_of_a_linear_programme_where_effort_is_free(spee
     limits = np.r_[np.full(steps, speed), np.full(steps, -speed)]
     bounds = [(-1, 1)] * steps + [(0, None)] * steps
     wanted = -linprog(np.r_[np.zeros(steps), np.ones(steps)], sides, limits, bounds=bounds).fun
-    np.testing.assert_allclose(velocity.best_return(world, speed), wanted, atol=2e-3)
-    assert velocity.best_return(dataclasses.replace(world, effort=0.05), speed) < wanted
+    np.testing.assert_allclose(velocity.best_return(environment, speed), wanted, atol=2e-3)
+    assert velocity.best_return(dataclasses.replace(environment, effort=0.05), speed) < wanted
 
 
 def test_waves_and_parabolas():

@@ -1,4 +1,4 @@
-"""Agents whose actions have several dimensions: one dimension is exactly one choice, and factored worlds are learned."""
+"""Agents whose actions have several dimensions: one dimension is exactly one choice, and factored environments are learned."""
 
 import dataclasses
 
@@ -19,31 +19,31 @@ from rulax.methods.plain import NETWORK
 from rulax.rules.disco import disco
 from rulax.rules.registry import make_rule
 from rulax.types import Factored, now
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 from tests.shared import weights
 
+from .environments import Counter
 from .test_train import finish
-from .worlds import Counter
 
 SMALL_NETWORK = dataclasses.replace(NETWORK, hidden=(8,), action_model=4, action_hidden=(4,))
 
 
 @dataclasses.dataclass(frozen=True)
 class Single(Wrapped):
-    """The same world, whose action is called a vector of one choice."""
+    """The same environment, whose action is called a vector of one choice."""
 
     action_dimensions = 1
 
     def step(self, task, state, action, key):
-        return self.world.step(task, state, action[0], key)
+        return self.environment.step(task, state, action[0], key)
 
 
-def lived(world, made, iterations=4):
+def lived(environment, made, iterations=4):
     learning = dataclasses.replace(made.learning, streams=4, unroll=5, batch=8 if made.learning.replay else 0)
     if learning.replay:
         learning = dataclasses.replace(learning, capacity=16, warmup=4)
     recipe = made._replace(learning=dataclasses.replace(learning, minibatches=min(2, learning.minibatches)), network=SMALL_NETWORK)
-    trainer = make_trainer(world, recipe, TrainerConfig(total_steps=20 * iterations))
+    trainer = make_trainer(environment, recipe, TrainerConfig(total_steps=20 * iterations))
     return finish(trainer, trainer.init(jax.random.key(3)))
 
 
@@ -66,17 +66,19 @@ def test_whole_lives_with_one_dimension_are_those_with_one_choice(name, monkeypa
         np.testing.assert_array_equal(plain.life.replay.storage.action, single.life.replay.storage.action[..., 0])
 
 
-def agent_of(world, core="none"):
+def agent_of(environment, core="none"):
     recipe = make_rule("disco")._replace(network=dataclasses.replace(SMALL_NETWORK, core=core, core_size=6))
-    heads = disco(SMALL).heads(world.num_actions)
-    return make_agent(jax.random.key(0), world.observation, world.num_actions, heads, recipe.network, world.action_dimensions)
+    heads = disco(SMALL).heads(environment.num_actions)
+    return make_agent(
+        jax.random.key(0), environment.observation, environment.num_actions, heads, recipe.network, environment.action_dimensions
+    )
 
 
 @pytest.mark.parametrize("core", ["none", "lstm"])
 def test_what_acting_said_is_what_learning_reads(core):
-    world = make("point")
-    agent, streams = agent_of(world, core), make_streams(world, 4)
-    actor = begin(streams, world.default_task(), agent.initial_memory(4), jax.random.key(1))
+    environment = make("point")
+    agent, streams = agent_of(environment, core), make_streams(environment, 4)
+    actor = begin(streams, environment.default_task(), agent.initial_memory(4), jax.random.key(1))
     _, lived, _ = jax.jit(lambda actor: act(streams, agent, actor, 5, jax.random.key(2)))(actor)
     assert lived.action.shape == (5, 4, 2)
     assert len(np.unique(np.asarray(lived.action), axis=1)) > 1
@@ -90,8 +92,8 @@ def test_what_acting_said_is_what_learning_reads(core):
 
 
 def test_an_agent_acts_in_the_numbers_of_its_world():
-    world = make("point")
-    handle = AgentHandle(agent_of(world), world)
+    environment = make("point")
+    handle = AgentHandle(agent_of(environment), environment)
     action = handle.act(np.zeros(2, np.float32))
     assert action.shape == (2,)
     assert np.isin(action, np.linspace(-1, 1, 5)).all()
@@ -125,17 +127,17 @@ def test_gymnasium_s_pendulum_trains_by_bins():
 @pytest.mark.parametrize("rule", ["ppo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("actor_critic", "rulax5"))])
 def test_the_factored_bandit_is_learned_to_its_optimum(rule):
     """Uniform choices earn about a half; the last tenth of training must be within 5 % of the best there is."""
-    world = make("bandit/factored")
-    best = float(world.best_reward(world.default_task()))
+    environment = make("bandit/factored")
+    best = float(environment.best_reward(environment.default_task()))
     run = rulax.train("bandit/factored", rule=rule, steps=100_000, seeds=2, quiet=True)
     assert (np.array(run.final_returns) > 0.95 * best).all(), run.final_returns
     chosen = run.agent.act(np.ones(1, np.float32))
-    assert float(world.expected_reward(world.default_task(), None, chosen)) == best
+    assert float(environment.expected_reward(environment.default_task(), None, chosen)) == best
 
 
 @pytest.mark.learning
 def test_a_discovered_rule_plays_several_games_at_once():
-    """Rulax5 has only seen worlds with one choice; a random player gets about -0.6 here, and 1 is the best there is."""
+    """Rulax5 has only seen environments with one choice; a random player gets about -0.6 here, and 1 is the best there is."""
     run = rulax.train("catch/several", rule="rulax5", steps=64_000, quiet=True)
     assert run.final_returns[0] > 0.7, run.final_returns
 

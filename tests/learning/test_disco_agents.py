@@ -20,11 +20,11 @@ from rulax.learning.update import update
 from rulax.rules.base import Recipe
 from rulax.rules.disco import LEARNING, NETWORK, disco
 from rulax.types import Experience, now
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 from tests.shared import weights
 
+from .environments import Counter
 from .test_train import finish
-from .worlds import Counter
 
 STREAMS, UNROLL = 4, 9
 CATCH = make("catch", rows=8, columns=8)  # large enough for a convolution; every episode takes 7 steps
@@ -37,9 +37,9 @@ def recipe(core="none", torso="mlp", **learning) -> Recipe:
     return Recipe(disco(SMALL), dataclasses.replace(LEARNING, **settings), network)
 
 
-def lived(world, made: Recipe, iterations=3):
+def lived(environment, made: Recipe, iterations=3):
     """An agent that acted but never learned, and all that it stored: the network of that time can be asked again."""
-    trainer = make_trainer(world, made, TrainerConfig())
+    trainer = make_trainer(environment, made, TrainerConfig())
     life = jax.tree.map(lambda x: x[0], trainer.init(jax.random.key(1)).life)
     iterate = jax.jit(lambda life, key: store(*collect(trainer.streams, UNROLL, life, key)[:2]))
     for key in jax.random.split(jax.random.key(2), iterations):
@@ -84,10 +84,10 @@ def swap_after(experience, step):
     [pytest.param(False, "lstm", "conv", marks=pytest.mark.slow), (False, "gru", "mlp"), (True, "lstm", "mlp")],
 )
 def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
-    world = Counter(length=4, cut=True) if cut else CATCH
-    trainer, learner, stored = lived(world, recipe(core, torso))
+    environment = Counter(length=4, cut=True) if cut else CATCH
+    trainer, learner, stored = lived(environment, recipe(core, torso))
     both = trajectories(stored, slice(STREAMS, STREAMS + 2))
-    if cut:  # a world that counts looks the same in every stream
+    if cut:  # an environment that counts looks the same in every stream
         both = both._replace(observation=jax.random.normal(jax.random.key(5), both.observation.shape))
     start = int(np.flatnonzero(both.first[:, 0])[-1])
     assert start > 2

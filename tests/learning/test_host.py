@@ -1,4 +1,4 @@
-"""Host worlds by the same loop: alignment, seeds side by side, replay, acting while learning, and no key used twice."""
+"""Host environments by the same loop: alignment, seeds side by side, replay, acting while learning, and no key used twice."""
 
 import dataclasses
 import threading
@@ -12,8 +12,8 @@ from rulax.envs.registry import make
 from rulax.learning.life import split_keys
 from rulax.learning.train import TrainerConfig, make_trainer
 
+from .environments import Flicker
 from .test_train import WORLD, finish, recipe, same
-from .worlds import Flicker
 
 CONFIG = TrainerConfig(seeds=2, total_steps=200)
 RECIPE = recipe(replay=0.5, batch=8, capacity=16, warmup=12)
@@ -101,7 +101,7 @@ def test_timing_and_chunks_change_nothing(overlapped, monkeypatch):
 
 
 def test_learning_and_acting_really_happen_at_once(overlapped, monkeypatch):
-    """Learning waits for a step of the world that comes after it began: only if both run at once does that step come."""
+    """Learning waits for a step of the environment that comes after it began: only if both run at once does that step come."""
     trainer = overlapped[0]
     stepped, over, met = threading.Event(), threading.Event(), []
     learn, step = trainer._learn, trainer.streams.step

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.learning
     [("policy_gradient", 60_000), ("actor_critic", 60_000), ("ppo", 100_000), ("ppo_targets", 60_000), ("q_learning", 24_000)],
 )
 def test_a_bandit_is_exploited(rule, steps):
-    world = make("bandit/bernoulli")
-    means = np.asarray(world.default_task().means)
+    environment = make("bandit/bernoulli")
+    means = np.asarray(environment.default_task().means)
     returns, _ = last_tenth("bandit/bernoulli", rule, steps, hidden=(16,), action_model=16)
     best, second = np.sort(means)[::-1][:2]
     floor = means.mean() + 0.8 * (best - means.mean())

@@ -11,14 +11,14 @@ from rulax.learning.rollout import act, begin
 from rulax.settings import Network
 from rulax.types import Head, later, now
 
-from .worlds import Counter
+from .environments import Counter
 
 
-def collect(world, steps, core="none"):
+def collect(environment, steps, core="none"):
     network = Network(hidden=(4,), core=core, core_size=3)
-    agent = make_agent(jax.random.key(0), world.observation, 2, {"policy": Head(2)}, network)
-    lanes = streams(world, 5)
-    actor = begin(lanes, world.default_task(), agent.initial_memory(5), jax.random.key(1))
+    agent = make_agent(jax.random.key(0), environment.observation, 2, {"policy": Head(2)}, network)
+    lanes = streams(environment, 5)
+    actor = begin(lanes, environment.default_task(), agent.initial_memory(5), jax.random.key(1))
     return agent, lanes, *act(lanes, agent, actor, steps, jax.random.key(2))
 
 

@@ -10,7 +10,7 @@ from rulax.learning.train import TrainerConfig, make_trainer
 from rulax.rules.base import Recipe
 from rulax.rules.registry import make_rule
 
-from .worlds import Counter
+from .environments import Counter
 
 WORLD = Counter(length=4)
 

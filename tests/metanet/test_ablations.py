@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rulax.rules.disco import disco, heads
+from tests.metanet.environments import SMALL, A, B, T, random_batch, targets_of
 from tests.metanet.test_network import differs
-from tests.metanet.worlds import SMALL, A, B, T, random_batch, targets_of
 
 ALL_HEADS = {"policy", "state_prediction", "action_prediction", "next_policy", "value"}
 LOST_HEADS = {

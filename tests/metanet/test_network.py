@@ -13,7 +13,7 @@ from rulax.metanet.encoder import Encoding
 from rulax.metanet.estimates import nothing_follows, outcome_known
 from rulax.metanet.network import MetaNetwork, unroll_backwards
 from rulax.metanet.sizes import Sizes
-from tests.metanet.worlds import SMALL, A, B, T, cut, random_batch, targets_of
+from tests.metanet.environments import SMALL, A, B, T, cut, random_batch, targets_of
 
 
 def test_disco103_has_this_many_numbers():

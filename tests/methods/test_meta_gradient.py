@@ -85,7 +85,7 @@ def test_the_gradient_through_updates_is_that_of_finite_differences(updates):
     np.testing.assert_allclose(slopes, wanted, rtol=1e-5)
 
 
-# -- one life in a world ----------------------------------------------------------------------------------
+# -- one life in an environment ----------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -136,14 +136,14 @@ def test_the_agent_is_told_its_constants_as_they_are_now():
 
 def test_a_world_that_tells_is_otherwise_the_same():
     plain = DelayedChoice(longest=3)
-    world, context = Conditioned(plain, 2), jnp.array([0.25, -1.0])
+    environment, context = Conditioned(plain, 2), jnp.array([0.25, -1.0])
     task, own = ConditionedTask(plain.default_task(), context), plain.default_task()
-    for begin, other in ((world.reset(task, KEY), plain.reset(own, KEY)),):
+    for begin, other in ((environment.reset(task, KEY), plain.reset(own, KEY)),):
         np.testing.assert_array_equal(begin[1], jnp.concatenate([other[1], context]))
-    state, transition = world.step(task, world.reset(task, KEY)[0], jnp.int32(1), KEY)
+    state, transition = environment.step(task, environment.reset(task, KEY)[0], jnp.int32(1), KEY)
     wanted_state, wanted = plain.step(own, plain.reset(own, KEY)[0], jnp.int32(1), KEY)
     np.testing.assert_array_equal(transition.observation, jnp.concatenate([wanted.observation, context]))
-    assert world.observation.shape == transition.observation.shape
+    assert environment.observation.shape == transition.observation.shape
     jax.tree.map(np.testing.assert_array_equal, state, wanted_state)
     assert float(transition.reward) == float(wanted.reward)
 
@@ -177,17 +177,17 @@ def test_returns_are_held_against_the_usual_discount_and_the_best():
     assert alone.reference.value == pytest.approx(1.0)
 
 
-# -- the world ----------------------------------------------------------------------------------
+# -- the environment ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", [0, 1])
 def test_sooner_is_small_and_later_large_and_both_take_as_long(action):
-    world = DelayedChoice(longest=9, small=0.6)
-    task = world.default_task()
-    state, _ = world.reset(task, jax.random.key(3))
+    environment = DelayedChoice(longest=9, small=0.6)
+    task = environment.default_task()
+    state, _ = environment.reset(task, jax.random.key(3))
     delay, rewards, over = int(state.left), [], False
     while not over:
-        state, transition = world.step(task, state, jnp.int32(action if not rewards else 1 - action), KEY)
+        state, transition = environment.step(task, state, jnp.int32(action if not rewards else 1 - action), KEY)
         rewards.append(float(transition.reward))
         over = bool(transition.terminated)
     assert len(rewards) == delay + 1
@@ -195,22 +195,24 @@ def test_sooner_is_small_and_later_large_and_both_take_as_long(action):
 
 
 def test_delays_are_squares_of_uniform_numbers():
-    world = DelayedChoice(longest=101)
-    delays = np.asarray(jax.vmap(lambda key: world.reset(world.default_task(), key)[0].left)(jax.random.split(KEY, 20_000)))
+    environment = DelayedChoice(longest=101)
+    delays = np.asarray(
+        jax.vmap(lambda key: environment.reset(environment.default_task(), key)[0].left)(jax.random.split(KEY, 20_000))
+    )
     assert delays.min() == 1
     assert delays.max() == 101
     assert abs(np.mean(delays <= 26) - 0.5) < 0.02  # 1 + 100 / 4
 
 
 def test_what_a_discount_waits_for_is_known_exactly():
-    world = DelayedChoice(longest=60, small=0.6)
-    task, keys = world.default_task(), jax.random.split(KEY, 40_000)
-    delays = np.asarray(jax.vmap(lambda key: world.reset(task, key)[0].left)(keys))
+    environment = DelayedChoice(longest=60, small=0.6)
+    task, keys = environment.default_task(), jax.random.split(KEY, 40_000)
+    delays = np.asarray(jax.vmap(lambda key: environment.reset(task, key)[0].left)(keys))
     for discount in (0.6, 0.9, 0.99):
         drawn = np.where(discount**delays > 0.6, 1.0, 0.6).mean()
-        assert world.ideal_return(discount) == pytest.approx(drawn, abs=0.005)
-    assert world.ideal_return(0.999) == pytest.approx(1.0)
-    assert world.ideal_return(0.5) == pytest.approx(0.6)
+        assert environment.ideal_return(discount) == pytest.approx(drawn, abs=0.005)
+    assert environment.ideal_return(0.999) == pytest.approx(1.0)
+    assert environment.ideal_return(0.5) == pytest.approx(0.6)
 
 
 # -- the two processes ----------------------------------------------------------------------------------

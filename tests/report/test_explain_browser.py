@@ -16,7 +16,7 @@ from rulax.evaluation.explain.trajectory import scene, weights
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.report.explain import write_explain_page
 from rulax.rules.disco import disco
-from tests.metanet.worlds import SMALL, random_batch
+from tests.metanet.environments import SMALL, random_batch
 
 pytestmark = pytest.mark.browser
 

@@ -15,7 +15,7 @@ from rulax.records.folder import short_name
 from rulax.rules.disco import disco
 from rulax.rules.pretrained import RuleFile, save_rule, without
 from rulax.rules.registry import make_rule, recommended_steps, split_ablations
-from tests.metanet.worlds import SMALL, random_batch
+from tests.metanet.environments import SMALL, random_batch
 
 POLICY = "policy"
 

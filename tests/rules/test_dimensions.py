@@ -11,7 +11,7 @@ from rulax.rules.disco import disco
 from rulax.rules.registry import make_rule
 from rulax.types import Batch, Factored, logits_of, now
 from rulax.values.policies import entropy, kl, log_probability
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 from tests.rules.data import T, make_targets, random_batch, taken_predictions
 from tests.shared import weights
 

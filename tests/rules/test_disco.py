@@ -16,8 +16,8 @@ from rulax.rules.disco import LEARNING, NETWORK, disco, heads, losses
 from rulax.rules.registry import make_rule
 from rulax.settings import Learning
 from rulax.values.policies import kl
+from tests.metanet.environments import SMALL, A, B, T, cut, random_batch, targets_of
 from tests.metanet.test_ablations import taken
-from tests.metanet.worlds import SMALL, A, B, T, cut, random_batch, targets_of
 
 
 def test_the_table_has_it_and_options_reach_it():

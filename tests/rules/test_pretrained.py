@@ -17,7 +17,7 @@ from rulax.rules.haiku_names import TABLE, to_haiku
 from rulax.rules.pretrained import find_disco103, get_disco103, load_rule, save_rule, take_apart
 from rulax.rules.registry import make_rule
 from rulax.rules.rule_files import RuleFileError
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 from tests.shared import weights
 
 

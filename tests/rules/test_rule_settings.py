@@ -11,7 +11,7 @@ from rulax.rules.disco import LEARNING, NETWORK
 from rulax.rules.pretrained import load_rule, save_rule
 from rulax.rules.registry import make_rule
 from rulax.rules.rule_files import RuleFileError
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 
 
 def write(folder, settings):
@@ -30,7 +30,7 @@ def test_training_begins_with_the_settings_that_a_rule_was_found_with(tmp_path):
     }
     recipe, found = make_rule(write(tmp_path, said)), load_rule(tmp_path / "rule.safetensors").rule_settings
     assert recipe.learning == dataclasses.replace(LEARNING, streams=5, learning_rate=0.25)
-    assert recipe.network == dataclasses.replace(NETWORK, hidden=(7, 3)), "how a world is read is not the rule's business"
+    assert recipe.network == dataclasses.replace(NETWORK, hidden=(7, 3)), "how an environment is read is not the rule's business"
     assert (found.constants.discount, found.constants.trace) == (0.5, 0.95)
 
 

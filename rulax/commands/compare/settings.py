@@ -100,7 +100,9 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     trials(config)
     given_for_host = config.host_only()
     if given_for_host and not any(map(on_host, config.envs)):
-        raise UserError(f"{given_for_host[0]} is for worlds that step on the CPU, and all of these run on the device; leave it out")
+        raise UserError(
+            f"{given_for_host[0]} is for environments that step on the CPU, and all of these run on the device; leave it out"
+        )
     return config
 
 
@@ -192,11 +194,11 @@ def roles() -> dict[str, str]:
 
 
 def role_of(env: str, trained_on: list[str], validated_on: list[str]) -> str:
-    """What an environment was to the discovery of a rule; another task of the same world is not held out."""
-    world = read_family(env).env
-    if world in (read_family(each).env for each in trained_on):
+    """What an environment was to the discovery of a rule; another task of the same environment is not held out."""
+    environment = read_family(env).env
+    if environment in (read_family(each).env for each in trained_on):
         return TRAINING
-    return VALIDATION if world in (read_family(each).env for each in validated_on) else HELD_OUT
+    return VALIDATION if environment in (read_family(each).env for each in validated_on) else HELD_OUT
 
 
 # -- the record ----------------------------------------------------------------------------------------------------------------

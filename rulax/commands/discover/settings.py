@@ -1,4 +1,5 @@
-"""What a user may choose for `rulax discover`, and how a suite becomes families of worlds. No JAX here: `--help` reads this file.
+"""What a user may choose for `rulax discover`, and how a suite becomes families of environments. No JAX here: `--help` reads this
+file.
 
 Precedence: suite < preset file < flags. Environments instead of a suite take the settings of the suite `grids`.
 """

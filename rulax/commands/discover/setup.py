@@ -147,13 +147,13 @@ def make_families(specs: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(environment, Environment):
             own = ", ".join(sorted({entry.family for entry in list_environments()}))
             raise UserError(
-                f"discovery needs worlds that JAX can compile, and '{spec.env}' steps outside of it; there are gymnax/ID and the "
-                f"worlds of rulax ({own}; `rulax envs` lists them)"
+                f"discovery needs environments that JAX can compile, and '{spec.env}' steps outside of it; there are "
+                f"gymnax/ID and the environments of rulax ({own}; `rulax envs` lists them)"
             )
         check_one_choice(spec.env, environment, "discover")
         same = next((name for name, other in found.items() if repr(other) == repr(environment)), None)
         if same is not None:
-            raise UserError(f"'{text}' is the same world as '{same}'; name it once (--agents says how many live in it)")
+            raise UserError(f"'{text}' is the same environment as '{same}'; name it once (--agents says how many live in it)")
         found[text] = environment
     return found
 
@@ -164,7 +164,8 @@ def check_held_out(training: dict[str, Any], validation: dict[str, Any]) -> None
         for other, known in training.items():
             if repr(known) == repr(environment):
                 raise UserError(
-                    f"validation '{name}' is the same world as '{other}', in which the rule is discovered: it would not be held out"
+                    f"validation '{name}' is the same environment as '{other}', in which the rule is discovered: "
+                    "it would not be held out"
                 )
 
 

@@ -187,14 +187,14 @@ class Driver:
     def tell(self, run: Run) -> None:
         """What rows do not say, or not to the end."""
         run.cpu_seconds, run.made = self.cpu_seconds, self.recorder.step
-        run.last_failure = getattr(self.trainer, "last_failure", "")  # of a host world
+        run.last_failure = getattr(self.trainer, "last_failure", "")  # of a host environment
 
     def chunk(self, state: Any) -> Any:
         """About a second of training. Should it go wrong, the state before it is kept."""
         backup = checkpoint.copy_of(state) if self.folder and checkpoint.size_of(state) < BACKUP_BYTES else None
         try:
             state, metrics = self.trainer.advance(state)
-        except EnvironmentFailed as error:  # a host world's trainer leaves the state before it as it was
+        except EnvironmentFailed as error:  # a host environment's trainer leaves the state before it as it was
             self.save(state)
             raise TrainingStopped(f"training stopped: {error}{self.what_is_kept()}") from error
         bad = first_bad(metrics)

@@ -126,23 +126,23 @@ def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) ->
 
 
 def check_task(config: TrainConfig, environment: Any) -> None:
-    """Only worlds with a distribution of tasks can draw one."""
+    """Only environments with a distribution of tasks can draw one."""
     if config.task != "random":
         return
     if environment.one_task:
         raise UserError(
             f"task random is not possible in '{config.env}': its library has no distribution of tasks; "
-            "the worlds of rulax have one, `rulax envs` lists them"
+            "the environments of rulax have one, `rulax envs` lists them"
         )
 
 
 def check_host(config: TrainConfig, environment: Any) -> None:
-    """What is only for worlds that step on the CPU must not seem to do something elsewhere."""
+    """What is only for environments that step on the CPU must not seem to do something elsewhere."""
     from rulax.envs.base import HostEnvironment
 
     given = config.host_only()
     if given and not isinstance(environment, HostEnvironment):
-        raise UserError(f"{given[0]} is for worlds that step on the CPU, and '{config.env}' runs on the device; leave it out")
+        raise UserError(f"{given[0]} is for environments that step on the CPU, and '{config.env}' runs on the device; leave it out")
 
 
 def check_one_choice(name: str, environment: Any, what: str) -> None:
@@ -150,7 +150,7 @@ def check_one_choice(name: str, environment: Any, what: str) -> None:
     if environment.action_dimensions:
         raise UserError(
             f"in '{name}' an action is {environment.action_dimensions} choices at once, which {what} does not support; train and "
-            "compare do, and `rulax envs` lists worlds with one choice"
+            "compare do, and `rulax envs` lists environments with one choice"
         )
 
 

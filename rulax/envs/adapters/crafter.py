@@ -57,11 +57,11 @@ class CrafterCopy:
 
     def reset(self, seed: int | None) -> np.ndarray:
         if seed is not None:
-            self.world = adapters.load("crafter", "crafter").Env(seed=seed, **self.arguments)
-        return self.world.reset()
+            self.environment = adapters.load("crafter", "crafter").Env(seed=seed, **self.arguments)
+        return self.environment.reset()
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
-        observation, reward, done, info = self.world.step(action)
+        observation, reward, done, info = self.environment.step(action)
         dead = info["discount"] == 0
         return observation, float(reward), dead, bool(done) and not dead
 

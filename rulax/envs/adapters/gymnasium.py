@@ -116,7 +116,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     actions: Actions  # what the agent's choices mean
     observation: PyTree  # an array, or a dictionary of them
     parts: Any  # how each is read
-    own_space: Any = None  # the world's own observations, where they are flattened
+    own_space: Any = None  # the environment's own observations, where they are flattened
     autoreset: Autoreset = "when_needed"
     make_vector: Callable[[int], Any] | None = None  # Gymnasium's, which steps and resets that many
 

@@ -34,13 +34,13 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> GymnaxEnvironme
     if id not in gymnax.registered_envs:
         raise adapters.unknown_id("gymnax", id, gymnax.registered_envs)
     try:
-        world, params = gymnax.make(id)
+        environment, params = gymnax.make(id)
         numbers = {field.name for field in dataclasses.fields(params)}
         arguments = {name: value for name, value in options.items() if name not in numbers}
         if arguments:
-            world, params = gymnax.make(id, **arguments)
+            environment, params = gymnax.make(id, **arguments)
     except TypeError as error:
-        known = ", ".join(sorted(numbers | set(inspect.signature(type(world)).parameters)))
+        known = ", ".join(sorted(numbers | set(inspect.signature(type(environment)).parameters)))
         raise ValueError(f"gymnax environment {id!r} does not take {', '.join(arguments)} ({error}); known: {known}") from error
     except OSError as error:
         raise ValueError(f"gymnax environment {id!r} could not load its data: {error}") from error
@@ -48,24 +48,24 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> GymnaxEnvironme
         name: as_option(f"'gymnax/{id}': {name}", getattr(params, name), options[name]) for name in options if name in numbers
     }
     params = params.replace(**changed)
-    return adapt(id, world, params, bins)
+    return adapt(id, environment, params, bins)
 
 
-def adapt(id: str, world: Any, params: PyTree, bins: int | None = None) -> GymnaxEnvironment:
+def adapt(id: str, environment: Any, params: PyTree, bins: int | None = None) -> GymnaxEnvironment:
     """Any object with gymnax's interface; `id` is only for error messages."""
     spaces = adapters.load("gymnax.environments.spaces", "gymnax")
-    observations = world.observation_space(params)
-    actions = adapters.read_actions("gymnax", id, world.action_space(params), bins)
+    observations = environment.observation_space(params)
+    actions = adapters.read_actions("gymnax", id, environment.action_space(params), bins)
     if not isinstance(observations, spaces.Box | spaces.Discrete):
         kind = type(observations).__name__
         raise ValueError(f"gymnax environment {id!r} has observations of kind {kind}, but only Box and Discrete are supported")
     categories = int(observations.n) if isinstance(observations, spaces.Discrete) else 0
     # The array itself decides, not the space: the space of some environments says int32 where the array is float32.
-    observation, state = jax.eval_shape(world.reset_env, jax.random.key(0), params)
+    observation, state = jax.eval_shape(environment.reset_env, jax.random.key(0), params)
     action = jax.eval_shape(lambda: _own(actions, jnp.zeros(actions.dimensions or (), jnp.int32)))
-    values = jax.eval_shape(world.step, jax.random.key(0), state, action, params)
+    values = jax.eval_shape(environment.step, jax.random.key(0), state, action, params)
     return GymnaxEnvironment(
-        world=world,
+        environment=environment,
         task=strong(params),
         actions=actions,
         observation=jax.eval_shape(lambda x: _readable(x, categories), observation),
@@ -78,7 +78,7 @@ def adapt(id: str, world: Any, params: PyTree, bins: int | None = None) -> Gymna
 class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
     """One gymnax environment. A distribution of tasks is the caller's: gymnax has none, so `sample_task` gives the default."""
 
-    world: Any
+    environment: Any
     task: PyTree
     actions: Actions  # what the agent's choices mean
     observation: jax.ShapeDtypeStruct
@@ -93,18 +93,18 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
         return self.task
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
-        observation, state = self.world.reset_env(key, task)
+        observation, state = self.environment.reset_env(key, task)
         return strong(state), _readable(observation, self.categories)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """One step of gymnax, in which an end by the time limit is a truncation unless the episode ended there anyway."""
         action = _own(self.actions, action)
-        outcome = self.world.step_env(key, state, action, task)
+        outcome = self.environment.step_env(key, state, action, task)
         observation, next_state, reward, ended = outcome[:4]
         if len(outcome) == 6:
             terminated, truncated = ended, outcome[4]
         elif self.tells_apart:
-            terminated, truncated = ended, self.world.is_truncated(next_state, task)
+            terminated, truncated = ended, self.environment.is_truncated(next_state, task)
         else:
             terminated = self._ends_by_itself(task, state, action, key, ended)
             truncated = ended
@@ -127,7 +127,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
         if "max_steps_in_episode" not in {field.name for field in dataclasses.fields(task)}:
             return ended  # whatever ends such an episode, nobody calls it a time limit
         endless = task.replace(max_steps_in_episode=jnp.full_like(task.max_steps_in_episode, adapters.OUT_OF_REACH))
-        return self.world.step_env(key, state, action, endless)[3]
+        return self.environment.step_env(key, state, action, endless)[3]
 
 
 def _own(actions: Actions, action: Array) -> Array:

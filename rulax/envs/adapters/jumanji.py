@@ -31,7 +31,7 @@ def ids() -> list[str]:
 
 def make(id: str, **options: Any) -> TimeLimit:
     """Sokoban or Snake with its time limit."""
-    worlds = adapters.load("jumanji.environments", "jumanji")
+    environments = adapters.load("jumanji.environments", "jumanji")
     if id not in DEFAULTS:
         raise adapters.unknown_id("Jumanji", id, ids(), f": there are {' and '.join(ids())}")
     read = adapters.read_options(f"jumanji/{id}", DEFAULTS[id], options)
@@ -39,19 +39,19 @@ def make(id: str, **options: Any) -> TimeLimit:
         if name != "seed" and read[name] < 1:
             raise ValueError(f"'jumanji/{id}': {name} must be at least 1, not {read[name]}")
     if id == "Snake":
-        snake = worlds.Snake(read["num_rows"], read["num_cols"], time_limit=adapters.OUT_OF_REACH)
+        snake = environments.Snake(read["num_rows"], read["num_cols"], time_limit=adapters.OUT_OF_REACH)
         return TimeLimit(SnakeWorld(snake), read["limit"])
     generator = adapters.load("jumanji.environments.routing.sokoban.generator", "jumanji").ToyGenerator()
     # The generator is not used: `reset` draws a level.
-    world = worlds.Sokoban(generator=generator, time_limit=adapters.OUT_OF_REACH)
-    return TimeLimit(SokobanWorld(world, read["levels"], read["seed"]), read["limit"])
+    environment = environments.Sokoban(generator=generator, time_limit=adapters.OUT_OF_REACH)
+    return TimeLimit(SokobanWorld(environment, read["levels"], read["seed"]), read["limit"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: Jumanji's objects have no useful hash
 class SokobanWorld(Environment):
     """Push four boxes onto four targets. The task is a pool of levels [N], of which every episode draws one."""
 
-    world: Any
+    environment: Any
     levels: int
     seed: int
     num_actions = 4
@@ -68,10 +68,10 @@ class SokobanWorld(Environment):
         types = adapters.load("jumanji.environments.routing.sokoban.types", "jumanji")
         fixed, variable, agent = jax.tree.map(lambda pool: pool[jax.random.randint(key, (), 0, len(pool))], task)
         state = types.State(key=key, fixed_grid=fixed, variable_grid=variable, agent_location=agent, step_count=jnp.int32(0))
-        return state, adapters.planes(self.world._state_to_observation(state).grid, CODES, jnp)
+        return state, adapters.planes(self.environment._state_to_observation(state).grid, CODES, jnp)
 
     def step(self, task: Levels, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        state, timestep = self.world.step(state, jnp.asarray(action, jnp.int32))
+        state, timestep = self.environment.step(state, jnp.asarray(action, jnp.int32))
         return strong(state), _transition(timestep, adapters.planes(timestep.observation.grid, CODES, jnp))
 
 
@@ -79,13 +79,13 @@ class SokobanWorld(Environment):
 class SnakeWorld(Environment):
     """Eat and grow; a wall or the own body ends it."""
 
-    world: Any
+    environment: Any
     num_actions = 4
     one_task = True
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return jax.ShapeDtypeStruct((self.world.num_rows, self.world.num_cols, 5), jnp.float32)
+        return jax.ShapeDtypeStruct((self.environment.num_rows, self.environment.num_cols, 5), jnp.float32)
 
     def default_task(self) -> Array:
         return jnp.float32(0)
@@ -94,11 +94,11 @@ class SnakeWorld(Environment):
         return self.default_task()
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
-        state, timestep = self.world.reset(key)
+        state, timestep = self.environment.reset(key)
         return strong(state), timestep.observation.grid.astype(jnp.float32)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        state, timestep = self.world.step(state, jnp.asarray(action, jnp.int32))
+        state, timestep = self.environment.step(state, jnp.asarray(action, jnp.int32))
         return strong(state), _transition(timestep, timestep.observation.grid.astype(jnp.float32))
 
 

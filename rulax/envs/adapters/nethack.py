@@ -51,7 +51,7 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
     blank = {key: _read(key, np.zeros(known[key].shape, known[key].dtype)) for key in read["keys"]}
     observation = {key: jax.ShapeDtypeStruct(part.shape, part.dtype) for key, part in blank.items()}
     probe = NetHackCopy(id, read)
-    actions = one_of(int(probe.world.action_space.n))
+    actions = one_of(int(probe.environment.action_space.n))
     probe.close()
     return NetHackEnvironment(f"nethack/{id}", actions, observation, lambda: NetHackCopy(id, read))
 
@@ -123,30 +123,30 @@ class NetHackCopy:
         self.limit, self.keys = options["max_episode_steps"], options["keys"]
         shown = (*self.keys, *({"blstats"} - set(self.keys)))  # has the count of turns
         arguments = {"observation_keys": shown, "character": options["character"], "max_episode_steps": NEVER}
-        self.world = _task(id)(**arguments, fix_moon_phase=True)
-        self.patience = getattr(self.world, "no_progress_timeout", None)  # of the Challenge
+        self.environment = _task(id)(**arguments, fix_moon_phase=True)
+        self.patience = getattr(self.environment, "no_progress_timeout", None)  # of the Challenge
         if self.patience is not None:
-            self.world.no_progress_timeout = NEVER
+            self.environment.no_progress_timeout = NEVER
         self.time = int(adapters.load("nle.nethack", "nethack").NLE_BL_TIME)
 
     def reset(self, seed: int | None) -> dict[str, np.ndarray]:
         if seed is not None:
             self.seeds = np.random.default_rng(seed)
         core, display = (int(each) for each in self.seeds.integers(0, 2**31, 2))
-        game = self.world.nethack
+        game = self.environment.nethack
         type(game).set_initial_seeds(game, core, display, False, None)  # the Challenge forbids it; underneath it is the same game
-        observation = self.world.reset()[0]
+        observation = self.environment.reset()[0]
         self.steps, self.idle, self.turn = 0, 0, int(observation["blstats"][self.time])
         return self._copied(observation)
 
     def step(self, action: int) -> tuple[dict[str, np.ndarray], float, bool, bool]:
-        observation, reward, done, _, _ = self.world.step(action)
+        observation, reward, done, _, _ = self.environment.step(action)
         self.steps += 1
         cut = self.steps >= self.limit or self._stuck(observation)
         return self._copied(observation), float(reward), bool(done), cut and not done
 
     def close(self) -> None:
-        self.world.close()
+        self.environment.close()
 
     def _stuck(self, observation: dict[str, np.ndarray]) -> bool:
         """Whether the Challenge would give up a game that makes no progress: so many steps, and still the same turn."""

@@ -22,7 +22,7 @@ class Part:
     shown: jax.ShapeDtypeStruct
     categories: int = 0  # of a Discrete space
     first: Any = 0  # its first index: Gymnasium's may start at any integer, ours at 0
-    image: tuple[int, ...] = ()  # the world's own shape of an image that is not [H, W, C]
+    image: tuple[int, ...] = ()  # the environment's own shape of an image that is not [H, W, C]
 
     def read(self, observation: np.ndarray) -> np.ndarray:
         """One of them, or a batch; what has been read already stays as it is."""
@@ -79,7 +79,7 @@ def flattened(space: Any, observation: Any) -> Any:
 
 
 def _is_one(space: Any, observation: Any) -> bool:
-    """Told by the shape of its first array, not by `contains`, since many worlds leave the bounds of their space."""
+    """Told by the shape of its first array, not by `contains`, since many environments leave the bounds of their space."""
     spaces = adapters.load("gymnasium", "gymnasium").spaces
     if isinstance(space, spaces.Dict | spaces.Tuple):
         if isinstance(observation, np.ndarray):

@@ -36,7 +36,7 @@ def check_gymnasium(environment: Any, world: Any) -> None:
 
 
 def _recorded(world: Any) -> dict[str, Any]:
-    """Filled by the world's `reset` and `step`, when they return."""
+    """Filled by the environment's `reset` and `step`, when they return."""
     returned: dict[str, Any] = {}
 
     def recording(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Host worlds that survive an environment that raises: it is made anew, the step is not valid, and somebody counts.
+"""Host environments that survive an environment that raises: it is made anew, the step is not valid, and somebody counts.
 
 Two layers. `CopiedStreams` make a copy anew that raises, in this process or in those of `workers.py`: only its own stream starts
 again. `RestartingStreams` is around all streams, of any library: what still raises (a library in C++, a worker process that died)

@@ -1,4 +1,4 @@
-"""Stacks of frames for any host world that shows images: the option `stack=4` of every host adapter.
+"""Stacks of frames for any host environment that shows images: the option `stack=4` of every host adapter.
 
 An image [H, W, C] becomes [H, W, 4 C], a map of symbols [H, W] (NetHack's glyphs) [H, W, 4], the oldest frame first; where an
 episode starts the older ones are black, or zeros. Replay stores each frame once (`learning/frames.py`).
@@ -24,7 +24,7 @@ def stack(name: str, environment: Any, frames: Any) -> Any:
     if frames == 1:
         return environment
     if not isinstance(environment, HostEnvironment):
-        raise ValueError(f"'{name}' runs inside of JAX; frames can be stacked only in worlds that run on the host")
+        raise ValueError(f"'{name}' runs inside of JAX; frames can be stacked only in environments that run on the host")
     if environment.frames > 1:
         raise ValueError(f"'{name}' shows stacks of {environment.frames} frames already")
     if not any(is_image(leaf) for leaf in jax.tree.leaves(environment.observation)):
@@ -34,7 +34,7 @@ def stack(name: str, environment: Any, frames: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stacked(WrappedHost):
-    """A host world that shows its last `frames` frames. What is `seen` is one frame: `push` makes a stack of it."""
+    """A host environment that shows its last `frames` frames. What is `seen` is one frame: `push` makes a stack of it."""
 
     frames: int
 

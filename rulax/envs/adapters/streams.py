@@ -158,15 +158,15 @@ class Copy(Protocol):
         """Start an episode; a seed starts the whole sequence of episodes anew, None goes on with it."""
 
     def step(self, action: Any) -> tuple[Any, ...]:
-        """Observation, reward, terminated, truncated; what follows those is not read. The action is the world's own: a number,
-        or an array."""
+        """Observation, reward, terminated, truncated; what follows those is not read. The action is the environment's own: a
+        number, or an array."""
 
     def close(self) -> None:
         """Release it."""
 
 
 class MadeOfCopies(Protocol):
-    """What `CopiedStreams` ask of their world."""
+    """What `CopiedStreams` ask of their environment."""
 
     @property
     def num_actions(self) -> int: ...
@@ -178,7 +178,7 @@ class MadeOfCopies(Protocol):
     def make_one(self) -> Callable[[], Copy]: ...
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """The world's own actions."""
+        """The environment's own actions."""
 
     def stacked(self, observations: list[PyTree]) -> PyTree:
         """One observation per stream as one array [B, ...], or as a dictionary of them."""
@@ -186,7 +186,7 @@ class MadeOfCopies(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: a function has no useful hash
 class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
-    """A world of which every stream is a copy of its own, stepped one after the other."""
+    """An environment of which every stream is a copy of its own, stepped one after the other."""
 
     one_copy_per_stream = True
     name: str
@@ -218,7 +218,9 @@ class CopiedStreams(Streams):
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, terminations, truncations = [], [], [], []
         own, dummy = self.environment.native_action(action), self.dummy.tolist()
-        for stream, one in enumerate(own.tolist() if own.ndim == 1 else own):  # a loop that every step of every world waits for
+        for stream, one in enumerate(
+            own.tolist() if own.ndim == 1 else own
+        ):  # a loop that every step of every environment waits for
             reward, terminated, truncated = 0.0, False, False
             if dummy[stream]:
                 observation = self._reset_one(stream)

@@ -1,7 +1,8 @@
-"""Host worlds in processes: the option `processes=4` of every world whose streams are copies (Gymnasium, Crafter, NetHack, ...).
+"""Host environments in processes: the option `processes=4` of every environment whose streams are copies (Gymnasium, Crafter,
+NetHack, ...).
 
-The streams are shared out over that many processes. Each makes the world anew from its name, and `CopiedStreams` step its part
-there as they would here, with the same seeds: what is seen does not depend on the number of processes. All of them get their
+The streams are shared out over that many processes. Each makes the environment anew from its name, and `CopiedStreams` step its
+part there as they would here, with the same seeds: what is seen does not depend on the number of processes. All of them get their
 actions before the first is asked for its answer, so they step side by side.
 
 A copy that raises costs its own stream, in its process. What goes wrong beyond that (a process dies, a copy cannot be made anew)
@@ -45,7 +46,7 @@ def share(name: str, options: dict[str, Any], environment: Any, processes: Any) 
     if processes == 0:
         return environment
     if not isinstance(environment, HostEnvironment):
-        raise ValueError(f"'{name}' runs inside of JAX; processes are for worlds that run on the host: leave the option out")
+        raise ValueError(f"'{name}' runs inside of JAX; processes are for environments that run on the host: leave the option out")
     if not environment.one_copy_per_stream:
         raise ValueError(f"'{name}' cannot be shared out over processes: {_why(name, options)}")
     try:
@@ -61,12 +62,12 @@ def _why(name: str, options: dict[str, Any]) -> str:
         return f"it has threads of its own, see its option {own}"
     if "autoreset" in options:
         return "autoreset asks for Gymnasium's vector environment, which stays in one piece; leave one of the two out"
-    return "its streams are no copies of one world"
+    return "its streams are no copies of one environment"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shared(WrappedHost):
-    """A host world whose copies are made and stepped in `processes` processes; the one inside is never opened."""
+    """A host environment whose copies are made and stepped in `processes` processes; the one inside is never opened."""
 
     name: str
     options: dict[str, Any]
@@ -166,7 +167,7 @@ def _kill(process: Any) -> None:
 
 
 class WorkerStreams(CheckedStreams):
-    """Open streams of a world whose copies live in processes."""
+    """Open streams of an environment whose copies live in processes."""
 
     def __init__(self, environment: Shared, num_streams: int):
         super().__init__(num_streams, environment.num_actions, environment.action_dimensions)

@@ -1,4 +1,5 @@
-"""XLand-MiniGrid as a jittable `Environment`: its `MiniGrid-*` worlds by name, its `XLand-*` worlds with a ruleset of yours."""
+"""XLand-MiniGrid as a jittable `Environment`: its `MiniGrid-*` environments by name, its `XLand-*` environments with a ruleset of
+yours."""
 
 from __future__ import annotations
 
@@ -21,30 +22,30 @@ def ids() -> list[str]:
 
 
 def make(id: str, **options: Any) -> XLandEnvironment:
-    """The world of that id; options are fields of its parameters (`view_size`, `max_steps`, `height`, `width`)."""
+    """The environment of that id; options are fields of its parameters (`view_size`, `max_steps`, `height`, `width`)."""
     xminigrid = adapters.load("xminigrid", "xland")
     if id not in ids():
         raise adapters.unknown_id("XLand-MiniGrid", id, ids())
     if id.startswith("XLand"):
         raise ValueError(f"'xland/{id}' has no goal without a ruleset: in Python, give one to rulax.envs.adapters.xland.adapt")
-    world, params = xminigrid.make(id)
+    environment, params = xminigrid.make(id)
     defaults = {field.name: getattr(params, field.name) for field in dataclasses.fields(params) if field.name != "render_mode"}
     read = adapters.read_options(f"xland/{id}", {name: 0 if value is None else value for name, value in defaults.items()}, options)
-    return adapt(world, params.replace(**{name: read[name] for name in options}))
+    return adapt(environment, params.replace(**{name: read[name] for name in options}))
 
 
-def adapt(world: Any, params: Any) -> XLandEnvironment:
+def adapt(environment: Any, params: Any) -> XLandEnvironment:
     """Any environment of the package with its parameters: `xminigrid.make(...)`, the ruleset put in with `params.replace`."""
     size = params.view_size
     observation = jax.ShapeDtypeStruct((size, size, sum(CODES)), jnp.float32)
-    return XLandEnvironment(world, params, int(world.num_actions(params)), observation)
+    return XLandEnvironment(environment, params, int(environment.num_actions(params)), observation)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: parameters hold arrays
 class XLandEnvironment(Environment):
-    """One world; its state is the package's timestep. The package has no distribution over its worlds' numbers."""
+    """One environment; its state is the package's timestep. The package has no distribution over its environments' numbers."""
 
-    world: Any
+    environment: Any
     params: Any
     num_actions: int
     observation: jax.ShapeDtypeStruct
@@ -57,12 +58,12 @@ class XLandEnvironment(Environment):
         return self.default_task()
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
-        timestep = self.world.reset(self.params, key)
+        timestep = self.environment.reset(self.params, key)
         return strong(timestep), adapters.planes(timestep.observation, CODES, jnp)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         """The package says discount 0 for a goal, and 1 for the time limit (`max_steps`)."""
-        timestep = self.world.step(self.params, state, jnp.asarray(action, jnp.int32))
+        timestep = self.environment.step(self.params, state, jnp.asarray(action, jnp.int32))
         terminated = timestep.discount == 0
         shown = adapters.planes(timestep.observation, CODES, jnp)
         transition = Transition(shown, timestep.reward.astype(jnp.float32), terminated, timestep.last() & ~terminated)

@@ -1,4 +1,4 @@
-"""What the classic worlds share: a task is a record of constants, and a random task is the default one, rescaled."""
+"""What the classic environments share: a task is a record of constants, and a random task is the default one, rescaled."""
 
 from __future__ import annotations
 

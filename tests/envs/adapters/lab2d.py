@@ -10,19 +10,19 @@ class PushBox(dm_env.Environment):
 
     def __init__(self, seed, frames=120):
         lab = dmlab2d.Lab2d(runfiles_helper.find(), {"levelName": "pushbox", "episodeLengthFrames": str(frames)})
-        self.world = dmlab2d.Environment(lab, ["WORLD.RGB"], seed)
+        self.environment = dmlab2d.Environment(lab, ["WORLD.RGB"], seed)
 
     def action_spec(self):
-        return self.world.action_spec()["MOVE"]
+        return self.environment.action_spec()["MOVE"]
 
     def observation_spec(self):
-        return self.world.observation_spec()
+        return self.environment.observation_spec()
 
     def reset(self):
-        return self.world.reset()
+        return self.environment.reset()
 
     def step(self, action):
-        return self.world.step({"MOVE": action})
+        return self.environment.step({"MOVE": action})
 
     def close(self):
-        self.world.close()
+        self.environment.close()

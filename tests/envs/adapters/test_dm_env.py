@@ -1,4 +1,5 @@
-"""The dm_env adapter on a small world of the real dm_env package: both ends, shifted actions, a dictionary of observations."""
+"""The dm_env adapter on a small environment of the real dm_env package: both ends, shifted actions, a dictionary of
+observations."""
 
 import re
 import sys

@@ -29,16 +29,16 @@ class Rooms(gymnasium.Env):
 
 
 def test_a_world_of_your_own_is_trained_end_to_end(tmp_path):
-    world = from_gymnasium(Rooms, max_episode_steps=5)
-    run = rulax.train(world, steps=64, out=tmp_path / "run", **SMALL)
+    environment = from_gymnasium(Rooms, max_episode_steps=5)
+    run = rulax.train(environment, steps=64, out=tmp_path / "run", **SMALL)
     assert run.finished
     assert np.isfinite(run.metrics["loss"]).all()
     assert run.summary()["env"] == "Rooms"
     observation, _ = Rooms().reset()
-    assert run.agent.act(observation) in (1, 2)  # as the world counts them
+    assert run.agent.act(observation) in (1, 2)  # as the environment counts them
     next_episode = rulax.load(tmp_path / "run", env=from_gymnasium(Rooms))
     assert next_episode.agent.act(observation) == run.agent.act(observation)
-    longer = rulax.train(world, resume=tmp_path / "run", steps=128, quiet=True)
+    longer = rulax.train(environment, resume=tmp_path / "run", steps=128, quiet=True)
     assert longer.steps[-1] == 128
 
 
@@ -82,9 +82,9 @@ def test_what_makes_no_environment_is_refused(given, message):
 
 def test_one_environment_is_not_enough_for_all_streams():
     shared = Rooms()
-    world = from_gymnasium(lambda: shared)
+    environment = from_gymnasium(lambda: shared)
     with pytest.raises(ValueError, match="must make a new environment at each call, not hand over the same again"):
-        world.open(2)
+        environment.open(2)
 
 
 def test_what_breaks_the_interface_is_refused():

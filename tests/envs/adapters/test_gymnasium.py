@@ -1,4 +1,4 @@
-"""The Gymnasium adapter: exact sequences of all ways to reset on a tiny world, then the contract on real environments."""
+"""The Gymnasium adapter: exact sequences of all ways to reset on a tiny environment, then the contract on real environments."""
 
 import numpy as np
 import pytest

@@ -223,7 +223,7 @@ def test_death_in_crafter_is_the_end():
 
 
 def test_an_agent_can_be_shown_what_minigrid_shows():
-    """The dictionary of its bare world, the codes in it, one or a batch: the same as what the streams show."""
+    """The dictionary of its bare environment, the codes in it, one or a batch: the same as what the streams show."""
     pytest.importorskip("minigrid")
     import gymnasium
 

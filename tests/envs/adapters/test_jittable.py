@@ -1,5 +1,5 @@
 """Jittable adapters against their bare packages: the same actions give the same rewards and ends. The contract itself is tested in
-tests/contracts, on the same worlds."""
+tests/contracts, on the same environments."""
 
 import jax
 import jax.numpy as jnp
@@ -117,17 +117,17 @@ def test_xland_is_the_packages_own():
 @pytest.mark.slow
 @pytest.mark.parametrize("id", ["Craftax-Classic-Symbolic-v1"])
 def test_craftax_is_craftax(id):
-    """A minute of compilation: the bare game from the same start world with the same keys, until it ends."""
+    """A minute of compilation: the bare game from the same start environment with the same keys, until it ends."""
     maker = pytest.importorskip("craftax.craftax_env")
     bare, ours = maker.make_craftax_env_from_name(id, auto_reset=False), make(f"craftax/{id}", worlds=2, limit=50)
-    world, params = ours.world, bare.default_params
-    task = quick(world.default_task)()
+    environment, params = ours.environment, bare.default_params
+    task = quick(environment.default_task)()
     bare_reset, our_reset = quick(bare.reset_env), quick(ours.reset)
     starts = [bare_reset(key, params) for key in jax.random.split(jax.random.key(0), 2)]
     shown = [np.asarray(our_reset(task, jax.random.key(i))[1]) for i in range(10)]
     same = [[np.allclose(one, start, atol=1e-3) for start, _ in starts] for one in shown]  # compiled apart: rounding differs
     assert all(sum(row) == 1 for row in same), "the pool is what Craftax makes"
-    assert {row.index(True) for row in same} == {0, 1}, "every world is drawn"
+    assert {row.index(True) for row in same} == {0, 1}, "every environment is drawn"
     bare_step, our_step = quick(bare.step_env), quick(ours.step)
     state, observation = our_reset(task, jax.random.key(0))
     bare_state = next(s for o, s in starts if np.allclose(o, observation, atol=1e-3))

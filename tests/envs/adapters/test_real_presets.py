@@ -1,4 +1,4 @@
-"""The small presets of the paper's benchmarks make updates in the worlds that they are for; DMLab's cannot be had."""
+"""The small presets of the paper's benchmarks make updates in the environments that they are for; DMLab's cannot be had."""
 
 import importlib.util
 
@@ -12,7 +12,7 @@ from rulax.envs.catalogue import adapter_families
 from rulax.rules.base import Recipe
 from rulax.rules.disco import LEARNING, NETWORK, disco
 from tests.commands.test_presets import learned, shrunken
-from tests.metanet.worlds import SMALL
+from tests.metanet.environments import SMALL
 
 WORLDS = {  # with an end within the few steps of the test, where there is an option for it
     "paper-atari-mini": ("atari/Pong", {"frames": 40, "threads": 1}),
@@ -27,11 +27,11 @@ WORLDS = {  # with an end within the few steps of the test, where there is an op
 @pytest.mark.parametrize("name", WORLDS)
 @jax.default_prng_impl("unsafe_rbg")  # compiles in less time than JAX's own
 def test_it_learns_from_the_real_world(name):
-    world, options = WORLDS[name]
-    if importlib.util.find_spec(adapter_families()[world.partition("/")[0]].package) is None:
-        pytest.skip(f"the package of {world} is not installed")
+    environment, options = WORLDS[name]
+    if importlib.util.find_spec(adapter_families()[environment.partition("/")[0]].package) is None:
+        pytest.skip(f"the package of {environment} is not installed")
     own = build(TrainConfig, {"preset": name})
-    assert own.env in ("", None, world)
+    assert own.env in ("", None, environment)
     config, _ = shrunken(name)
-    prepared = prepare(config, make(world, **own.env_options, **options), Recipe(disco(SMALL), LEARNING, NETWORK))
+    prepared = prepare(config, make(environment, **own.env_options, **options), Recipe(disco(SMALL), LEARNING, NETWORK))
     learned(prepared.trainer, prepared.trainer.init(jax.random.key(0)))

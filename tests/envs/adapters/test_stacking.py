@@ -1,4 +1,4 @@
-"""`stack=` on any host world: the frames that an agent would have seen one by one, black before an episode's first."""
+"""`stack=` on any host environment: the frames that an agent would have seen one by one, black before an episode's first."""
 
 import jax
 import numpy as np

@@ -29,7 +29,7 @@ from rulax.settings import Network
 from rulax.types import Head
 from rulax.values.policies import log_probability
 from rulax.values.two_hot import Bins, expected_value
-from tests.metanet.worlds import SMALL, random_batch
+from tests.metanet.environments import SMALL, random_batch
 
 ASSETS = Path(__file__).parents[3] / "rulax" / "report" / "assets"
 

@@ -1,4 +1,4 @@
-"""A world that counts, so that every number in a trajectory can be predicted; and a host world of stacked frames."""
+"""An environment that counts, so that every number in a trajectory can be predicted; and a host environment of stacked frames."""
 
 import dataclasses
 import time

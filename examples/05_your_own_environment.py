@@ -1,4 +1,4 @@
-"""A world of your own: two pure functions and a task. Everything else (auto-reset, batching, statistics) is done for you."""
+"""An environment of your own: two pure functions and a task. Everything else (auto-reset, batching, statistics) is done for you."""
 
 import dataclasses
 import sys

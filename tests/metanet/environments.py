@@ -50,7 +50,7 @@ def random_batch(sizes=SMALL, seed=0, actions=A) -> Batch:
 
 
 def cut(batch: Batch, step=3, stream=1) -> Batch:
-    """The same, with a dummy step as worlds make it: not valid, and leading to another episode's first observation."""
+    """The same, with a dummy step as environments make it: not valid, and leading to another episode's first observation."""
     experience = batch.experience
     valid, first = experience.valid.at[step, stream].set(False), experience.first.at[step + 1, stream].set(True)
     return batch._replace(experience=experience._replace(valid=valid, first=first))

@@ -1,4 +1,4 @@
-"""Small things to discover with: a tiny meta-network, a rule without stops, recorded windows, and families of worlds.
+"""Small things to discover with: a tiny meta-network, a rule without stops, recorded windows, and families of environments.
 
 Everything is as small as it can be while no axis has length one: what these tests cost is compiling.
 """
