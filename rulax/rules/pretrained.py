@@ -44,7 +44,7 @@ DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
     # Not how it was found: agents whose values begin at zero learn what others do not (docs/results.md, "What Disco103 needs").
-    rule_settings.KEY: '{"network": {"first_values": "zero"}}',
+    rule_settings.KEY: '{"network": {"value_init": "zero"}}',
 }
 UNKNOWN = RuleSettings(LEARNING, NETWORK)  # where a file does not say
 NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"

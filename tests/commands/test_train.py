@@ -202,7 +202,7 @@ def test_a_folder_from_before_a_setting_existed_can_go_on(fake, tmp_path: Path) 
     path = tmp_path / "parts" / "config.json"
     record = json.loads(path.read_text())
     assert record["learning"].pop("reward_scale") == 1
-    assert record["network"].pop("first_values") == "drawn"
+    assert record["network"].pop("value_init") == "drawn"
     fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
     assert folders.fingerprint([fixed, record["learning"], record["network"]]) == record["fingerprint"], "as it was made then"
     path.write_text(json.dumps(record))

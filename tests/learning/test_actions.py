@@ -154,7 +154,7 @@ def test_the_published_rule_plays_several_games_at_once(monkeypatch):
 def test_the_published_rule_swings_a_pendulum_up_by_bins(monkeypatch):
     """Real-valued torques of gymnax's Pendulum by five bins. Random ones get about -1,200; measured: docs/results.md."""
     monkeypatch.setenv("RULAX_RULES", str(weights().parent))
-    settings = {"learning_rate": 3e-3, "hidden": (128, 128), "first_values": "drawn", "env_options": {"bins": 5}}
+    settings = {"learning_rate": 3e-3, "hidden": (128, 128), "value_init": "drawn", "env_options": {"bins": 5}}
     settings |= {"rule_options": {"discount": 0.97}}
     run = rulax.train("gymnax/Pendulum-v1", rule="disco103", steps=600_000, quiet=True, **settings)
     assert run.final_returns[0] > -500, run.final_returns
