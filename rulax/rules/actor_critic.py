@@ -56,7 +56,8 @@ def actor_critic(
         metrics = {name: masked_mean(metric, valid) for name, metric in metrics.items()}
         return {"advantage": advantages, "return": estimate.targets}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = -targets["advantage"] * log_probability(taken["policy"], experience.action)
         critic_loss = value_loss(taken["value"], targets["return"], bins)
         randomness = entropy(taken["policy"])

@@ -35,13 +35,13 @@ def each_dimension(rule: UpdateRule) -> UpdateRule:
         # In the order in which they came, which `jax.tree.map` would change: losses are added up in it.
         return {name: x.reshape(len(x), -1, dimensions, *x.shape[2:]) for name, x in made.items()}, rule_state, metrics
 
-    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+    def loss(rule_params: PyTree, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         if not isinstance(experience.behaviour, Factored):
-            return rule.loss(taken, targets, experience)
+            return rule.loss(rule_params, taken, targets, experience)
         dimensions, choices = experience.behaviour.logits.shape[-2:]
         split = apart(rule, taken, dimensions, choices, share=1 / dimensions)
         merged = {name: merge(x) for name, x in targets.items()}
-        losses, metrics = rule.loss(split, merged, lives(experience, dimensions))
+        losses, metrics = rule.loss(rule_params, split, merged, lives(experience, dimensions))
         return jnp.sum(losses.reshape(*experience.reward.shape, dimensions), -1), metrics
 
     return rule._replace(targets=targets, loss=loss)

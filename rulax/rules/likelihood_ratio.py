@@ -44,7 +44,8 @@ def likelihood_ratio(
             advantages = standardise(advantages, experience.valid)
         return {"advantage": advantages}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         now_likely = distribution.log_probability(taken["policy"], experience.action)
         log_ratio = now_likely - distribution.log_probability(experience.behaviour, experience.action)
         ratio, advantage = jnp.exp(log_ratio), targets["advantage"]

@@ -37,7 +37,8 @@ def policy_gradient(
         metrics = {"advantage": masked_mean(advantages, experience.valid), "return": masked_mean(returns, experience.valid)}
         return {"advantage": advantages, "return": returns}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = -targets["advantage"] * log_probability(taken["policy"], experience.action)
         baseline_loss = value_loss(taken["value"], targets["return"], bins)
         randomness = entropy(taken["policy"])

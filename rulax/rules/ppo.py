@@ -56,7 +56,8 @@ def ppo(
         standard = standardise(advantages, experience.valid)
         return {"advantage": standard, "return": returns}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         log_ratio = log_probability(taken["policy"], experience.action) - log_probability(experience.behaviour, experience.action)
         ratio = jnp.exp(log_ratio)
         policy_loss = -clipped_surrogate(ratio, targets["advantage"], clip)

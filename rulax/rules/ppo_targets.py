@@ -71,7 +71,8 @@ def ppo_targets(
         metrics = {"advantage": advantages, "return": targets["value"], "target_kl": kl(targets["policy"], now(log_policy))}
         return targets, rule_state, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = kl(targets["policy"], taken["policy"])
         q_loss = value_loss(taken["value"], targets["value"], bins)
         # After the end of an episode comes another's first state: nothing that this action could predict.

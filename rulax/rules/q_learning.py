@@ -69,7 +69,8 @@ def q_learning(
         }
         return targets, rule_state, {name: masked_mean(metric, valid) for name, metric in metrics.items()}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = kl(targets["policy"], taken["policy"])
         q_loss = value_loss(taken["value"], targets["value"], bins)
         metrics = {"policy_loss": policy_loss, "value_loss": q_loss, "entropy": entropy(taken["policy"])}

@@ -20,7 +20,8 @@ def regression() -> UpdateRule:
         del rule_params
         return {"output": batch.experience.reward}, rule_state, {}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         return jnp.square(taken[PREDICTION][..., 0] - targets["output"]), {}
 
     return UpdateRule(heads, no_params, no_state, targets, loss)
