@@ -1,4 +1,4 @@
-"""Supervised learning as a rule: an example is a step whose observation is the input and whose reward is the output."""
+"""Supervised learning as a rule: an example is a step whose observation is the input and whose reward is the label."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def regression() -> UpdateRule:
 
 
 def as_experience(inputs: Array, outputs: Array) -> Experience:
-    """Examples [T, D] and [T] as one stream of experience, in which nothing was done."""
+    """Examples, inputs [T, D] and outputs [T], as the experience of one stream whose actions mean nothing."""
     shape = (outputs.shape[0], 1)
     return Experience(
         observation=jnp.concatenate([inputs, inputs[-1:]])[:, None],
