@@ -24,7 +24,7 @@ def filtered_cloning(discount: float = 0.99, trace: float = 0.95) -> UpdateRule:
         better = (returns > now(values)).astype(returns.dtype)
         return {"better": better, "return": returns}, rule_state, {"better": better.mean()}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
         cloning = -targets["better"] * log_probability(taken["policy"], experience.action)
         regression = jnp.square(taken["value"][..., 0] - targets["return"])
         return cloning + regression, {}

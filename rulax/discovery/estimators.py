@@ -1,122 +1,187 @@
-"""Ways to estimate the gradient of a window's outcome with respect to meta-parameters, for one agent, all with one signature:
+"""Estimators of a meta-gradient: how the outcome of one window of one agent's life depends on the meta-parameters.
 
-    estimate(problem, meta_params, member) -> gradient, member after the window, metrics
+They all have one signature,
 
-A `Problem` says how meta-parameters enter a life and how its outcome is judged. For DiscoRL they are the rule's parameters; for
-MAML and Reptile they are what an agent is born with. A member is whatever has a `life`: one of a population, or of a method.
+    estimate(problem, meta_params, member) -> gradient to descend, member after the window, metrics
+
+and know of a life only what its `Problem` tells them: how meta-parameters enter it, how it is lived, and what counts as good. For
+DiscoRL meta-parameters are the rule's; for MAML and Reptile they are an agent's initial parameters. A member is any tree: one of a
+population, a trial of a method, or the state that an estimator keeps between windows.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 
-from rulax.discovery.memory import Update, Updates
+from rulax.discovery.memory import Update, Updated, Updates
+from rulax.discovery.settings import Discovery
 from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
 
-Member = PyTree  # a NamedTuple with a `life`: learning/life.py
-Window = PyTree  # what `live` leaves for `judge`
+M = TypeVar("M")  # a member: everything that one agent carries from window to window
+W = TypeVar("W")  # a window: what `live` leaves for `judge` and `fitness`
+T = TypeVar("T")
 
 
-class Problem(NamedTuple):
-    """What is optimised."""
+def split_life_key(member: Any) -> tuple[Any, Array]:
+    """Take a key out of a member that has a `life` with a `key`: the member, which goes on with another key, and the key."""
+    key_life, key = jax.random.split(member.life.key)
+    return member._replace(life=member.life._replace(key=key_life)), key
 
-    enter: Callable[[PyTree, Member], tuple[PyTree, Member]]  # meta_params, member -> rule_params, member
-    live: Callable[[Updates, PyTree, Member], tuple[Member, Window, Metrics]]
-    judge: Callable[[Updates, PyTree, Member, Window], tuple[Array, Metrics]]  # the loss of a window, to be differentiated
+
+class Problem(NamedTuple, Generic[M, W]):
+    """What is meta-learned, and what counts as good.
+
+    Which estimators make sense depends on what a problem offers: `backprop` and `first_order` need a `judge`, `evolution` needs a
+    `fitness`, `displacement` needs `end_params`. Where nothing is differentiated, `live` may be a whole lifetime.
+    """
+
+    enter: Callable[[PyTree, M], tuple[PyTree, M]]  # meta_params, member -> rule_params, member
+    live: Callable[[Updates, PyTree, M], tuple[M, W, Metrics]]  # updates, rule_params, member -> member, window, metrics
     updates: Updates
-    pairs: int = 4
-    noise: float = 0.02
+    judge: Callable[[Updates, PyTree, M, W], tuple[Array, Metrics]] | None = None  # a loss [] to differentiate, and metrics
+    fitness: Callable[[M, W, Metrics], Array] | None = None  # a score [], more is better; it need not be differentiable
+    end_params: Callable[[M], PyTree] | None = None  # what the meta-parameters have become in this life
+    split_key: Callable[[M], tuple[M, Array]] = split_life_key  # for estimators that draw random numbers
 
 
-Estimate = tuple[PyTree, Member, Metrics]
+Estimator = Callable[[Problem, PyTree, Any], tuple[PyTree, Any, Metrics]]
 
 
-def backprop(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
+def required(part: T | None, name: str) -> T:
+    """A part of a problem that an estimator cannot do without."""
+    if part is None:
+        raise ValueError(f"this problem has no '{name}', which the estimator needs")
+    return part
+
+
+def outcome(problem: Problem[M, W], meta_params: PyTree, member: M) -> tuple[Array, tuple[M, Metrics]]:
+    """Live one window: its loss (0 for a problem without a `judge`), the member after it, and metrics."""
+    rule_params, entered = problem.enter(meta_params, member)
+    after, window, metrics = problem.live(problem.updates, rule_params, entered)
+    if problem.judge is None:
+        return jnp.zeros(()), (after, metrics)
+    loss, judged = problem.judge(problem.updates, rule_params, after, window)
+    return loss, (after, metrics | judged | {"outer_loss": loss})
+
+
+# -- by differentiation --------------------------------------------------------------------------------------------------------
+
+
+def backprop(problem: Problem[M, W], meta_params: PyTree, member: M) -> tuple[PyTree, M, Metrics]:
     """Reverse mode through all updates of the window."""
-
-    def outcome(meta_params: PyTree) -> tuple[Array, tuple[Member, Metrics]]:
-        rule_params, entered = problem.enter(meta_params, member)
-        after, window, metrics = problem.live(problem.updates, rule_params, entered)
-        loss, judged = problem.judge(problem.updates, rule_params, after, window)
-        return loss, (after, metrics | judged | {"outer_loss": loss})
-
-    grads, (after, metrics) = jax.grad(outcome, has_aux=True)(meta_params)
+    required(problem.judge, "judge")
+    grads, (after, metrics) = jax.grad(lambda params: outcome(problem, params, member), has_aux=True)(meta_params)
     return grads, after, metrics
 
 
-def first_order(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
+def first_order(problem: Problem[M, W], meta_params: PyTree, member: M) -> tuple[PyTree, M, Metrics]:
     """Reverse mode that ignores how each update's gradient depends on the updates before it."""
     return backprop(problem._replace(updates=problem.updates._replace(one=detached(problem.updates.one))), meta_params, member)
 
 
 def detached(update: Update) -> Update:
-    """The same update, through which a derivative with respect to the agent passes as if it only added something."""
+    """The same update, whose derivative with respect to the agent's parameters is the identity."""
 
-    def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> tuple[LearnerState, Metrics]:
+    def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Updated:
         before = jax.lax.stop_gradient(state)
-        after, metrics = update(rule_params, before, experience, key)
-        params = jax.tree.map(lambda old, data, new: old + (new - data), state.params, before.params, after.params)
-        return after._replace(params=params), metrics
+        updated = update(rule_params, before, experience, key)
+        params = jax.tree.map(lambda old, data, new: old + (new - data), state.params, before.params, updated.state.params)
+        return updated._replace(state=updated.state._replace(params=params))
 
     return one_update
 
 
-def evolution(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
-    """Antithetic evolution strategies (Salimans et al. 2017): -1/(2 P s) sum_i rank_i e_i over P pairs of noise +-e_i.
+# -- by perturbation -----------------------------------------------------------------------------------------------------------
 
-    The same life is lived with every perturbed rule, with the same randomness; fitness is the validation reward, of which only
-    the ranks count. The life goes on with the unperturbed rule.
+
+def evolution(
+    problem: Problem[M, W], meta_params: PyTree, member: M, *, pairs: int = 4, noise: float = 0.02, shaping: str = "ranks"
+) -> tuple[PyTree, M, Metrics]:
+    """Antithetic evolution strategies (Salimans et al. 2017): -1/(2 P s) sum_i w_i e_i over P pairs of noise +-e_i.
+
+    The same window is lived with every perturbation of the meta-parameters and with the same random numbers, so that fitness
+    differs only by what the perturbation does. The member itself goes on with the unperturbed ones.
+
+    Args:
+        problem: with a `fitness`.
+        meta_params: where the gradient is estimated.
+        member: before the window.
+        pairs: antithetic pairs, P.
+        noise: standard deviation of the perturbation, s.
+        shaping: the weights w: "ranks" of fitness (robust to its scale) or its "values" (unbiased for a quadratic).
     """
-    key_life, key_noise = jax.random.split(member.life.key)
-    member = member._replace(life=member.life._replace(key=key_life))
-    half = draw_noise(meta_params, problem.pairs, key_noise)
-    noise = jax.tree.map(lambda e: jnp.concatenate([e, -e]), half)
+    fitness = required(problem.fitness, "fitness")
+    member, key = problem.split_key(member)
+    half = draw_noise(meta_params, pairs, key)
+    directions = jax.tree.map(lambda e: jnp.concatenate([e, -e]), half)
 
-    def fitness(noise: PyTree) -> Array:
-        perturbed = jax.tree.map(lambda p, e: p + problem.noise * e, meta_params, noise)
-        return problem.live(problem.updates, *problem.enter(perturbed, member))[2]["validation_reward"]
+    def fitness_along(direction: PyTree) -> Array:
+        perturbed = jax.tree.map(lambda p, e: p + noise * e, meta_params, direction)
+        return fitness(*problem.live(problem.updates, *problem.enter(perturbed, member)))
 
-    values = jax.vmap(fitness)(noise)
-    grads = evolution_gradient(values, noise, problem.noise)
-    rule_params, entered = problem.enter(meta_params, member)
-    after, window, metrics = problem.live(problem.updates, rule_params, entered)
-    loss, judged = problem.judge(problem.updates, rule_params, after, window)
-    return grads, after, metrics | judged | {"outer_loss": loss, "fitness_spread": jnp.std(values)}
+    values = jax.vmap(fitness_along)(directions)
+    grads = evolution_gradient(values, directions, noise, SHAPINGS[shaping])
+    _, (after, metrics) = outcome(problem, meta_params, member)
+    return grads, after, metrics | {"fitness": jnp.mean(values), "fitness_spread": jnp.std(values)}
 
 
 def draw_noise(like: PyTree, number: int, key: Array) -> PyTree:
-    """Standard normal noise, `number` times the shape of a tree."""
+    """Standard normal noise, `number` times the shape of a tree: leaves [number, ...]."""
     leaves, structure = jax.tree.flatten(like)
     keys = jax.random.split(key, len(leaves))
     drawn = [jax.random.normal(k, (number, *leaf.shape), leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
     return jax.tree.unflatten(structure, drawn)
 
 
-def evolution_gradient(fitness: Array, noise: PyTree, deviation: float) -> PyTree:
-    """The estimate from fitness [M] (more is better) and noise [M, ...]: a gradient to *descend*."""
-    weight = centred_ranks(fitness)
-    return jax.tree.map(lambda e: -jnp.tensordot(weight.astype(e.dtype), e, 1) / (deviation * fitness.shape[0]), noise)
-
-
 def centred_ranks(fitness: Array) -> Array:
-    """Ranks from -0.5 (worst) to 0.5 (best); equals share the mean of their ranks, so no difference gives no gradient."""
-    fitness = jnp.where(jnp.isnan(fitness), -jnp.inf, fitness)  # a life that went wrong is the worst of all
+    """Ranks [M] from -0.5 (worst) to 0.5 (best); equal values share their mean rank, so that no difference gives no gradient."""
+    fitness = jnp.where(jnp.isnan(fitness), -jnp.inf, fitness)  # a life that went wrong counts as the worst
     below = jnp.sum(fitness[:, None] > fitness[None, :], 1)
     equal = jnp.sum(fitness[:, None] == fitness[None, :], 1) - 1
     return (below + 0.5 * equal) / (fitness.shape[0] - 1) - 0.5
 
 
-def displacement(problem: Problem, meta_params: PyTree, member: Member) -> Estimate:
-    """Reptile (Nichol et al. 2018): meta-parameters are those an agent is born with, and move to where it arrives."""
-    rule_params, entered = problem.enter(meta_params, member)
-    after, window, metrics = problem.live(problem.updates, rule_params, entered)
-    loss, judged = problem.judge(problem.updates, rule_params, after, window)
-    grads = jax.tree.map(lambda start, end: start - end, meta_params, after.life.learner_state.params)
-    return grads, after, metrics | judged | {"outer_loss": loss}
+def centred_values(fitness: Array) -> Array:
+    """Fitness [M] minus its mean, which antithetic noise would cancel anyway, but not without rounding errors."""
+    finite = jnp.isfinite(fitness)
+    fitness = jnp.where(finite, fitness, jnp.min(jnp.where(finite, fitness, jnp.inf)))  # a life that went wrong: the worst
+    return fitness - jnp.mean(fitness)
 
 
-ESTIMATORS = {"backprop": backprop, "first_order": first_order, "evolution": evolution, "displacement": displacement}
+SHAPINGS = {"ranks": centred_ranks, "values": centred_values}
+
+
+def evolution_gradient(fitness: Array, noise: PyTree, deviation: float, shape: Callable[[Array], Array] = centred_ranks) -> PyTree:
+    """The estimate from fitness [M] (more is better) and noise [M, ...]: a gradient to *descend*."""
+    weight = shape(fitness)
+    return jax.tree.map(lambda e: -jnp.tensordot(weight.astype(e.dtype), e, 1) / (deviation * fitness.shape[0]), noise)
+
+
+# -- by where a life ends ------------------------------------------------------------------------------------------------------
+
+
+def displacement(problem: Problem[M, W], meta_params: PyTree, member: M) -> tuple[PyTree, M, Metrics]:
+    """Reptile (Nichol et al. 2018): meta-parameters move towards what a life makes of them."""
+    end_params = required(problem.end_params, "end_params")
+    _, (after, metrics) = outcome(problem, meta_params, member)
+    return jax.tree.map(lambda start, end: start - end, meta_params, end_params(after)), after, metrics
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "backprop": backprop,
+    "first_order": first_order,
+    "evolution": evolution,
+    "displacement": displacement,
+}
+
+
+def make_estimator(settings: Discovery) -> Estimator:
+    """The estimator that the settings name, with its options."""
+    if settings.estimator == "evolution":
+        return functools.partial(evolution, pairs=settings.pairs, noise=settings.noise, shaping=settings.fitness_shaping)
+    return ESTIMATORS[settings.estimator]

@@ -110,8 +110,8 @@ def frozen(recipe: Recipe) -> Recipe:
         del rule_params, batch
         return {}, state, {}
 
-    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
-        del targets
+    def loss(rule_params: PyTree, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        del rule_params, targets
         (logits,) = jax.tree.leaves(taken["policy"])  # [T, B, A], or [T, B, D, A] where an action has several dimensions
         return 0.0 * logits.sum(range(2, logits.ndim)) + jnp.zeros_like(experience.reward), {}
 

@@ -1,11 +1,12 @@
-"""What the meta-gradient keeps of each update. All strategies give the same gradient; they differ in memory and time.
+"""What the meta-gradient stores of each update. All strategies give the same gradient; they differ in memory and time.
 
-* plain: everything, as reverse mode does by itself.
-* remat: per update only the agent before it, its batch and its gradient; the rest is computed again on the way back. Keeping
-  the gradient saves the second inner backward pass (Kemaev et al. 2025, MixFlow-MG).
-* mixed: the gradient function's own derivative is one forward-mode pass through it, so the inner backward pass is not kept.
-* both.
-* segments: remat, and of the agents between updates only every few are kept: sqrt(N) of N updates at a time are lived again.
+* plain: everything, as reverse mode does by default.
+* remat: per update only the agent before it, its batch and its gradient; the rest is recomputed in the backward pass. Saving
+  the gradient avoids a second inner backward pass (Kemaev et al. 2025, MixFlow-MG).
+* mixed: the derivative of the inner gradient is computed by one forward-mode pass through it, so that nothing of the inner
+  backward pass is stored.
+* both: remat and mixed.
+* segments: remat, and only every few agents between updates are stored: about sqrt(N) of N updates are recomputed at a time.
 """
 
 from __future__ import annotations
@@ -17,55 +18,94 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.learning.update import INNER_GRADIENT, Learner, Reading, gradient, mean_loss, read, taken_and_embedding, update
+from rulax.learning.update import (
+    INNER_GRADIENT,
+    Learner,
+    Reading,
+    follow_targets,
+    gradient,
+    make_targets,
+    mean_loss,
+    read,
+    taken_and_embedding,
+)
 from rulax.rules.base import UpdateRule
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.types import Array, Batch, Experience, LearnerState, Metrics, PyTree
 
-Update = Callable[[PyTree, LearnerState, Experience, Array], tuple[LearnerState, Metrics]]
 STRATEGIES = ("plain", "mixed", "remat", "both", "segments")  # from the fastest to the smallest
 ONE_PASS = ("mixed", "both")  # they differentiate one gradient per update
 SHORT = 4  # updates
+
+Penalties = dict[str, Array]  # named scalars, differentiable with respect to the rule's parameters
+Penalise = Callable[[PyTree, Batch], Penalties]  # (targets, batch) -> penalties
+
+
+class Updated(NamedTuple):
+    """The result of one update. Only `state` and `penalties` may be differentiated; metrics are for people to look at."""
+
+    state: LearnerState
+    metrics: Metrics
+    penalties: Penalties = {}  # noqa: RUF012 (nobody writes to it)
+
+
+Update = Callable[[PyTree, LearnerState, Experience, Array], Updated]  # (rule_params, state, experience, key)
 
 
 class Updates(NamedTuple):
     """How a window's updates are made and repeated."""
 
-    one: Update  # (rule_params, state, experience, key) -> state, metrics
+    one: Update
     strategy: str = "plain"
 
 
-def make_updates(learner: Learner, strategy: str) -> Updates:
-    """A learner's updates, which store what the strategy says."""
+def no_penalties(targets: PyTree, batch: Batch) -> Penalties:
+    """For an outer loss that does not look at targets."""
+    del targets, batch
+    return {}
+
+
+def make_updates(learner: Learner, strategy: str, penalise: Penalise = no_penalties) -> Updates:
+    """A learner's updates, which store what the strategy says and penalise the targets of each."""
     if strategy in ONE_PASS:
         if learner.epochs * learner.minibatches > 1:
             raise ValueError(f"memory '{strategy}' cannot differentiate several passes per update; use plain, remat or segments")
         learner = learner._replace(gradient=mixed_gradient)
 
-    def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> tuple[LearnerState, Metrics]:
-        return update(learner, rule_params, state, experience, key)
+    def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Updated:
+        made = make_targets(learner, rule_params, state, experience)
+        after, metrics = follow_targets(learner, rule_params, state, made, key)
+        return Updated(after, metrics, penalise(made.targets, made.batch))
 
     if strategy in ("remat", "both", "segments"):
         kept = jax.checkpoint_policies.save_only_these_names(INNER_GRADIENT)
-        # Inside a scan there is nothing to merge with.
+        # The update runs inside a scan, where the compiler could not undo the recomputation: no barrier against that is needed.
         return Updates(jax.checkpoint(one_update, policy=kept, prevent_cse=False), strategy)
     return Updates(one_update, strategy)
 
 
 def repeat(updates: Updates, one: Callable, carry: Any, inputs: Any, times: int) -> tuple[Any, Any]:
-    """`jax.lax.scan(one, carry, inputs, times)`, which stores what the strategy says."""
+    """`jax.lax.scan(one, carry, inputs, times)`, storing what the strategy says.
+
+    Args:
+        updates: whose strategy is followed.
+        one: (carry, input) -> carry, output.
+        carry: what one update hands to the next.
+        inputs: [times, ...] leaves, or None.
+        times: updates, at least one.
+    """
     if updates.strategy == "segments":
         return scan_in_segments(one, carry, inputs, times)
     if not 1 < times <= SHORT:
         return jax.lax.scan(one, carry, inputs, times)
-    # The agent that a window starts from is data, so the first update needs no derivative with respect to it. In a short window
-    # that is a fifth of the work, worth a second copy of the update for the compiler.
+    # The agent at the start of a window is data, so the first update needs no derivative with respect to it. In a short window
+    # this saves a fifth of the work, which is worth compiling the update a second time.
     carry, first = one(carry, jax.tree.map(lambda x: x[0], inputs))
     carry, others = jax.lax.scan(one, carry, jax.tree.map(lambda x: x[1:], inputs), times - 1)
     return carry, jax.tree.map(lambda x, rest: jnp.concatenate([x[None], rest]), first, others)
 
 
 def scan_in_segments(one: Callable, carry: Any, inputs: Any, times: int) -> tuple[Any, Any]:
-    """A scan of scans, of which each inner one is computed again on the way back."""
+    """A scan of scans; the backward pass recomputes one inner scan at a time."""
     length = segment_length(times)
     split = jax.tree.map(lambda x: x.reshape(times // length, length, *x.shape[1:]), inputs)
 
@@ -78,35 +118,40 @@ def scan_in_segments(one: Callable, carry: Any, inputs: Any, times: int) -> tupl
 
 
 def segment_length(times: int) -> int:
-    """The divisor of `times` for which the agents kept, one per segment and one per update of a segment, are fewest."""
+    """The divisor of `times` that stores the fewest agents: one per segment, and one per update of the segment at hand."""
     divisors = [length for length in range(1, times + 1) if times % length == 0]
     return min(divisors, key=lambda length: (times // length + length, length))
 
 
-def mixed_gradient(rule: UpdateRule, reading: Reading, targets: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
+def mixed_gradient(
+    rule: UpdateRule, rule_params: PyTree, reading: Reading, targets: PyTree, experience: Experience
+) -> tuple[PyTree, Metrics]:
     """As `learning.update.gradient`, with a derivative of its own: forward mode over the inner reverse mode.
 
-    For a direction v, v^T d/d(params, targets) of grad L is the derivative of the *whole* gradient of L along v in the
-    parameters, because second derivatives commute. Its metrics carry no derivative.
+    The outer backward pass needs v^T d(grad_params L) / dx for x in (params, targets, rule_params). Second derivatives commute, so
+    this is the derivative of grad_x L along v in the parameters: one JVP of the gradient of L with respect to all three.
+    Experience is data and the metrics carry no derivative.
     """
 
+    # Everything that is to receive a derivative must be an argument: a custom VJP cannot see what it closes over.
     @jax.custom_vjp
-    def inner(params: PyTree, targets: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
-        return gradient(rule, read(params, experience), targets, experience)
+    def inner(params: PyTree, targets: PyTree, rule_params: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
+        return gradient(rule, rule_params, read(params, experience), targets, experience)
 
     def forward(*inputs: Any) -> tuple[Any, Any]:
         return inner(*inputs), inputs
 
-    def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, None]:
-        params, targets, experience = inputs
+    def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, PyTree, None]:
+        params, targets, rule_params, experience = inputs
 
-        def loss(params: PyTree, targets: PyTree) -> Array:
-            return mean_loss(taken_and_embedding(params, experience)[0], rule, targets, experience)[0]
+        def loss(params: PyTree, targets: PyTree, rule_params: PyTree) -> Array:
+            taken, _ = taken_and_embedding(params, experience)
+            return mean_loss(taken, rule, rule_params, targets, experience)[0]
 
-        def whole(params: PyTree) -> tuple[PyTree, PyTree]:
-            return jax.grad(loss, argnums=(0, 1))(params, targets)
+        def whole(params: PyTree) -> tuple[PyTree, PyTree, PyTree]:
+            return jax.grad(loss, argnums=(0, 1, 2))(params, targets, rule_params)
 
         return *jax.jvp(whole, (params,), (slopes[0],))[1], None
 
     inner.defvjp(forward, backward)
-    return inner(reading.params, targets, experience)
+    return inner(reading.params, targets, rule_params, experience)

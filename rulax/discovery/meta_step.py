@@ -1,7 +1,7 @@
 """One step of discovery. Read this file first: refresh the population, estimate the gradient, optimise, return.
 
-Agents in equal environments are mapped at once; environments of different shapes are families, each with one compiled program
-whatever the number of its agents. Only families are a Python loop.
+Agents in environments of equal shapes form a family and are mapped by one compiled program, however many they are. Only the loop
+over families is written in Python.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rulax.discovery.estimators import ESTIMATORS, Problem
+from rulax.discovery.estimators import Problem, make_estimator
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.meta_optimiser import MetaOptimiser
-from rulax.discovery.objectives import OBJECTIVES
+from rulax.discovery.objectives import OBJECTIVES, validation_reward
+from rulax.discovery.outer_loss import penalties
 from rulax.discovery.population import Family, Member
-from rulax.discovery.window import live
+from rulax.discovery.window import Window, live
 from rulax.types import Array, Metrics, PyTree
+
+Estimated = tuple[PyTree, Member, Metrics]  # gradients, members and metrics, [A, ...] each for a family
+Optimise = Callable[[PyTree, PyTree, tuple[PyTree, ...]], tuple[PyTree, PyTree, Metrics]]
 
 
 class Programs(NamedTuple):
     """One family's two compiled functions."""
 
-    refresh: Callable[[Member], Member]  # members [A, ...] -> members, none of which is at the end of its life
-    estimate: Callable[[PyTree, Member], tuple[PyTree, Member, Metrics]]  # -> gradients [A], members, metrics [A]
+    refresh: Callable[[Member], Member]  # members [A, ...] -> members, none of them at the end of its lifetime
+    estimate: Callable[[PyTree, Member], Estimated]  # meta_params, members [A, ...] -> gradients, members, metrics
 
 
 class MetaState(NamedTuple):
@@ -38,8 +42,8 @@ class MetaState(NamedTuple):
     steps: Array  # [] int32, meta-steps made
 
 
-def meta_step(families: Sequence[Programs], optimise: Callable, state: MetaState) -> tuple[MetaState, list[Metrics]]:
-    """One meta-step of all families; metrics [A] per family, and at the end those of the optimiser."""
+def meta_step(families: Sequence[Programs], optimise: Optimise, state: MetaState) -> tuple[MetaState, list[Metrics]]:
+    """One meta-step of all families; metrics [A] per family, and last those of the optimiser."""
     population = [family.refresh(members) for family, members in zip(families, state.members, strict=True)]
     grads, lived, metrics = zip(
         *(family.estimate(state.meta_params, members) for family, members in zip(families, population, strict=True)), strict=True
@@ -48,14 +52,14 @@ def meta_step(families: Sequence[Programs], optimise: Callable, state: MetaState
     return MetaState(meta_params, optimiser_state, lived, state.steps + 1), [*metrics, optimised]
 
 
-def estimate(family: Family, problem: Problem, at_once: int = 0) -> Callable:
-    """One family's gradients as a function to compile: `(meta_params, members) -> gradients [A], members, metrics [A]`."""
-    estimator = ESTIMATORS[family.settings.estimator]
+def estimate(family: Family, problem: Problem[Member, Window], at_once: int = 0) -> Callable[[PyTree, Member], Estimated]:
+    """One family's meta-gradients, as a function to compile; at most `at_once` agents at the same time (0: all)."""
+    estimator = make_estimator(family.settings)
 
-    def estimated(meta_params: PyTree, members: Member) -> tuple[PyTree, Member, Metrics]:
-        def one(member: Member) -> tuple[PyTree, Member, Metrics]:
+    def estimated(meta_params: PyTree, members: Member) -> Estimated:
+        def one(member: Member) -> Estimated:
             grads, after, metrics = estimator(problem, meta_params, member)
-            # A life from which no gradient came is over: it may hold numbers that are none.
+            # A gradient that is not finite ends the lifetime: the agent's own parameters may no longer be finite.
             healthy = jnp.isfinite(optax.global_norm(grads))
             return grads, after._replace(budget=jnp.where(healthy, after.budget, 0)), metrics
 
@@ -64,8 +68,8 @@ def estimate(family: Family, problem: Problem, at_once: int = 0) -> Callable:
     return estimated
 
 
-def optimise(optimiser: MetaOptimiser) -> Callable:
-    """All families' gradients, one after another, to the next meta-parameters; a function to compile."""
+def optimise(optimiser: MetaOptimiser) -> Optimise:
+    """The step from all families' gradients to the next meta-parameters, as a function to compile."""
 
     def optimised(meta_params: PyTree, state: PyTree, grads: tuple[PyTree, ...]) -> tuple[PyTree, PyTree, Metrics]:
         return optimiser.step(meta_params, state, jax.tree.map(lambda *parts: jnp.concatenate(parts), *grads))
@@ -73,23 +77,27 @@ def optimise(optimiser: MetaOptimiser) -> Callable:
     return optimised
 
 
-def over_agents(one: Callable, members: Member, at_once: int) -> tuple[PyTree, Member, Metrics]:
-    """Map over agents: all at once, or in groups that fit into memory, one after another."""
+def over_agents(one: Callable[[Member], Estimated], members: Member, at_once: int) -> Estimated:
+    """Map over agents: all at once, or in groups that fit into memory."""
     agents = members.age.shape[0]
     if not at_once or at_once >= agents:
         return jax.vmap(one)(members)
     return jax.lax.map(one, members, batch_size=at_once)
 
 
-def rule_problem(family: Family, strategy: str) -> Problem:
-    """The discovery of a rule: meta-parameters are the rule's."""
+def rule_problem(family: Family, strategy: str) -> Problem[Member, Window]:
+    """The discovery of a rule: meta-parameters are the rule's, and a window is judged by what its agent does next."""
 
     def enter(meta_params: PyTree, member: Member) -> tuple[PyTree, Member]:
         return meta_params, member
 
-    def lived(updates: Updates, rule_params: PyTree, member: Member):
+    def lived(updates: Updates, rule_params: PyTree, member: Member) -> tuple[Member, Window, Metrics]:
         return live(family, updates, rule_params, member)
 
-    settings = family.settings
-    judge = OBJECTIVES[settings.objective](family)
-    return Problem(enter, lived, judge, make_updates(family.learner, strategy), settings.pairs, settings.noise)
+    return Problem(
+        enter=enter,
+        live=lived,
+        updates=make_updates(family.learner, strategy, penalties),
+        judge=OBJECTIVES[family.settings.objective](family),
+        fitness=validation_reward,
+    )

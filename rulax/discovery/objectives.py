@@ -1,9 +1,13 @@
-"""What a window is judged by, as a function to differentiate: `(updates, rule_params, member, window) -> loss, metrics`."""
+"""What counts as good in the discovery of a rule: losses to differentiate, and the fitness for estimators that do not.
+
+An objective is made for one family and is a `Problem.judge`: (updates, rule_params, member, window) -> loss [], metrics.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -16,12 +20,13 @@ from rulax.values.normalisation import masked_mean
 from rulax.values.policies import kl
 
 Objective = Callable[[Updates, PyTree, Member, Window], tuple[Array, Metrics]]
+WindowObjective = Callable[[Updates, PyTree, Any, Window], tuple[Array, Metrics]]  # whatever the member is
 
 
-def by_policy_gradient(family: Family) -> Objective:
-    """The paper's: the policy gradient on validation experience, with regularisers."""
+def by_policy_gradient(family: Family) -> WindowObjective:
+    """The paper's objective: the policy gradient on validation experience, with regularisers."""
 
-    def judge(updates: Updates, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
+    def judge(updates: Updates, rule_params: PyTree, member: Any, window: Window) -> tuple[Array, Metrics]:
         del updates, rule_params, member
         return outer_loss(family.settings, window.agent, window.validation, window.advantage, window.penalties)
 
@@ -29,17 +34,17 @@ def by_policy_gradient(family: Family) -> Objective:
 
 
 def by_bootstrap(family: Family) -> Objective:
-    """Bootstrapped meta-gradients (Flennerhag et al. 2022): be now what you would be a few updates later.
+    """Bootstrapped meta-gradients (Flennerhag et al. 2022): match now the agent of a few updates later.
 
     The target is the agent after further updates by its own rule and one step along the policy gradient; the loss is
     KL(target policy || policy) on validation experience, with the same regularisers. Nothing is differentiated through the
-    further updates, so the horizon grows and the memory does not.
+    further updates, so that the horizon grows while the memory does not.
     """
     settings = family.settings
     further = dataclasses.replace(family, settings=dataclasses.replace(settings, window=settings.bootstrap_updates))
 
     def judge(updates: Updates, rule_params: PyTree, member: Member, window: Window) -> tuple[Array, Metrics]:
-        data = jax.lax.stop_gradient((rule_params, member))  # the target is not to be moved
+        data = jax.lax.stop_gradient((rule_params, member))  # the agent moves to the target, not the target to it
         later = live(further, updates, *data)[0].life.learner_state.params
 
         def loss(agent: PyTree) -> Array:
@@ -55,4 +60,10 @@ def by_bootstrap(family: Family) -> Objective:
     return judge
 
 
-OBJECTIVES = {"policy_gradient": by_policy_gradient, "bootstrap": by_bootstrap}
+def validation_reward(member: Any, window: Window, metrics: Metrics) -> Array:
+    """The default fitness of a rule: the mean reward of its agent's valid validation steps, a scalar."""
+    del member, metrics
+    return masked_mean(window.validation.reward, window.validation.valid)
+
+
+OBJECTIVES: dict[str, Callable[[Family], Objective]] = {"policy_gradient": by_policy_gradient, "bootstrap": by_bootstrap}

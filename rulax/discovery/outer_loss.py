@@ -1,7 +1,7 @@
-"""What a rule is judged by: the policy gradient on validation experience, and penalties that keep discovery stable.
+"""The loss that a rule is judged by: the policy gradient on validation experience, and regularisers that keep discovery stable.
 
-Every term is a named function; its weight is a field of `Discovery`. Penalties on a rule's targets are measured where targets
-are made: `with_penalties` wraps the rule, and each update then reports them among its metrics.
+Every term is a named function whose weight is a field of `Discovery`. `penalties` on a rule's targets are computed in every update
+(discovery/memory.py), because targets do not outlive it; the loss gets their means over the window.
 """
 
 from __future__ import annotations
@@ -9,26 +9,23 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rulax.discovery.memory import Penalties
 from rulax.discovery.settings import Discovery
-from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import entropy, kl, log_probability
-
-PENALTY = "penalty/"
-
 
 # -- on the agent after the window -------------------------------------------------------------------------------------------
 
 
 def policy_gradient(taken: Predictions, experience: Experience, advantage: Array) -> Array:
-    """-E[A log pi(a)]: its gradient is that of the return (advantages are data)."""
+    """-E[A log pi(a)] over valid steps, a scalar, from advantages [T, B], which are data: its gradient ascends the return."""
     weight = jax.lax.stop_gradient(advantage)
     return -masked_mean(weight * log_probability(taken["policy"], experience.action), experience.valid)
 
 
 def policy_entropy(taken: Predictions, experience: Experience) -> Array:
-    """Mean entropy of the policy."""
+    """Mean entropy of the policy over valid steps, a scalar."""
     return masked_mean(entropy(taken["policy"]), experience.valid)
 
 
@@ -46,28 +43,18 @@ def prediction_entropy(predictions: Predictions, experience: Experience) -> dict
 
 
 def target_kl(targets: PyTree, batch: Batch) -> Array:
-    """KL(slow policy || policy target): keeps targets near the slow policy, not the slow policy near its targets."""
+    """KL(slow policy || policy target): keeps targets near the slow policy, which is data here and so does not move to them."""
     slow = jax.lax.stop_gradient(now(batch.slow["policy"]))
     return masked_mean(kl(slow, targets["policy"]), batch.experience.valid)
 
 
 def target_mean(target: Array) -> Array:
-    """Squared mean of a target's logits; the softmax does not see it, so nothing else would hold it."""
+    """Squared mean of a target's logits. A softmax ignores their mean, so nothing else keeps it from drifting."""
     return jnp.square(jnp.mean(target))
 
 
-def with_penalties(rule: UpdateRule) -> UpdateRule:
-    """The same rule, which also reports the penalties on its targets."""
-
-    def targets(rule_params: PyTree, state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
-        made, state, metrics = rule.targets(rule_params, state, batch)
-        return made, state, metrics | {PENALTY + name: value for name, value in penalties(made, batch).items()}
-
-    return rule._replace(targets=targets)
-
-
-def penalties(targets: PyTree, batch: Batch) -> dict[str, Array]:
-    """All penalties on what a meta-network made; a rule without policy targets has none."""
+def penalties(targets: PyTree, batch: Batch) -> Penalties:
+    """All penalties on the targets of one update, named scalars; a rule without policy targets has none."""
     if not isinstance(targets, dict) or "policy" not in targets:
         return {}
     made = ("policy", "state_prediction", "action_prediction")
@@ -79,9 +66,17 @@ def penalties(targets: PyTree, batch: Batch) -> dict[str, Array]:
 
 
 def outer_loss(
-    settings: Discovery, agent: PyTree, experience: Experience, advantage: Array, penalties: dict[str, Array]
+    settings: Discovery, agent: PyTree, experience: Experience, advantage: Array, penalties: Penalties
 ) -> tuple[Array, Metrics]:
-    """The loss of one window, and its parts. `penalties` are means over the window's updates."""
+    """The loss of one window, a scalar, and its parts.
+
+    Args:
+        settings: the weights.
+        agent: after the window's updates.
+        experience: what it did next, [T, B, ...].
+        advantage: [T, B], normalised.
+        penalties: means over the window's updates.
+    """
     predictions = predict_along(agent, experience)
     policy_loss = policy_gradient(now_taken(predictions), experience, advantage)
     policy_spread = policy_entropy(now_taken(predictions), experience)
@@ -99,11 +94,11 @@ def outer_loss(
 
 
 def predict_along(agent: PyTree, experience: Experience) -> Predictions:
-    """The agent's predictions at all T + 1 observations, those per action at the action taken (the last one's is arbitrary)."""
+    """The agent's predictions at all T + 1 observations; action heads at the action taken, and at action 0 for the last one."""
     action = jnp.concatenate([experience.action, jnp.zeros_like(experience.action[:1])])
     return agent.predict_taken(agent.embed(experience), action)
 
 
 def now_taken(predictions: Predictions) -> Predictions:
-    """The part of a reading at which an action was taken."""
+    """Of predictions at T + 1 observations, the T at which an action was taken."""
     return {name: now(values) for name, values in predictions.items()}

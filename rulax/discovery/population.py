@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 
 from rulax.discovery.critic import CriticState, start_critic
-from rulax.discovery.outer_loss import with_penalties
 from rulax.discovery.settings import Discovery
 from rulax.envs.base import Environment
 from rulax.envs.wrappers import Batched, select
@@ -46,8 +45,7 @@ class Family:
 
     @property
     def learner(self) -> Learner:
-        learner = make_learner(self.recipe)
-        return learner._replace(rule=with_penalties(learner.rule))
+        return make_learner(self.recipe)
 
 
 def listed(names: list[str]) -> str:

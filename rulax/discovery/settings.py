@@ -56,7 +56,9 @@ class Discovery:
     pairs: int = 4
     """Evolution: antithetic pairs per agent and meta-step."""
     noise: float = 0.02
-    """Evolution: deviation of the noise on the rule's parameters."""
+    """Evolution: standard deviation of the noise on the rule's parameters."""
+    fitness_shaping: Literal["ranks", "values"] = "ranks"
+    """Evolution: what weighs the noise, the ranks of fitness or its values."""
     bootstrap_updates: int = 5
     """Bootstrap objective: how many updates further its target is."""
     bootstrap_rate: float = 1e-3

@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.discovery.critic import improve, judge
-from rulax.discovery.memory import Updates, repeat
-from rulax.discovery.outer_loss import PENALTY
+from rulax.discovery.memory import Penalties, Updated, Updates, repeat
 from rulax.discovery.population import Family, Member
 from rulax.learning.life import draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
@@ -24,7 +23,7 @@ class Window(NamedTuple):
     """What an outer objective reads of N updates. Only `agent` and `penalties` depend on the rule; the rest is data."""
 
     agent: PyTree  # the parameters after the last update
-    penalties: dict[str, Array]  # means over the updates
+    penalties: Penalties  # means over the updates
     validation: Experience  # what that agent did next
     advantage: Array  # [T', B] normalised, by the critic
     record: Record  # from which the window can be lived again
@@ -45,16 +44,16 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     def one(member: Member, _: None) -> tuple[Member, tuple]:
         life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
         life = store(life, fresh)
-        key_mix, key_update = jax.random.split(keys.study)
+        key_mix, key_update = jax.random.split(keys.learn)
         experience = draw(family.recipe.learning, life, fresh, key_mix)
-        learner, learned = updates.one(rule_params, life.learner_state, experience, key_update)
+        learner, learned, penalties = updates.one(rule_params, life.learner_state, experience, key_update)
         critic = member.critic
         if settings.critic_learns_from == "updates":
             critic = improve(settings, critic, fresh, fresh.behaviour)  # fresh experience is on policy
         member = member._replace(life=life._replace(learner_state=learner, key=keys.life), critic=critic, age=member.age + 1)
-        return member, (experience, key_update, learned | acted)
+        return member, (experience, key_update, learned | acted, penalties)
 
-    member, (experience, keys, metrics) = repeat(updates, one, member, None, settings.window)
+    member, (experience, keys, metrics, penalties) = repeat(updates, one, member, None, settings.window)
     after, validation, acted, keys_after = collect_as_data(family, member, settings.validation_unroll)
     judgement = judge(settings, member.critic, validation, validation.behaviour)
     critic = member.critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
@@ -62,7 +61,7 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
         critic = improve(settings, member.critic, validation, validation.behaviour)
     member = member._replace(life=after._replace(key=keys_after.life), critic=critic)
     record = Record(before, experience, keys)
-    window = Window(member.life.learner_state.params, mean_penalties(metrics), validation, judgement.normalised_advantage, record)
+    window = Window(member.life.learner_state.params, mean_penalties(penalties), validation, judgement.normalised_advantage, record)
     return member, window, describe(metrics, validation, acted)
 
 
@@ -74,18 +73,20 @@ def collect_as_data(family: Family, member: Member, unroll: int):
     return member.life._replace(actor=actor), experience, episode_metrics(experience, episode), keys
 
 
-def relive(updates: Updates, rule_params: PyTree, record: Record) -> tuple[LearnerState, Metrics]:
-    """The same updates from recorded arrays: the agent after them, and their metrics, [N] each."""
+def relive(updates: Updates, rule_params: PyTree, record: Record) -> Updated:
+    """The same updates from recorded arrays: the agent after them, and their metrics and penalties, [N] each."""
 
-    def one(learner: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, Metrics]:
-        return updates.one(rule_params, learner, *inputs)
+    def one(learner: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, tuple[Metrics, Penalties]]:
+        learner, metrics, penalties = updates.one(rule_params, learner, *inputs)
+        return learner, (metrics, penalties)
 
-    return repeat(updates, one, record.learner_state, (record.experience, record.keys), len(record.keys))
+    learner, outputs = repeat(updates, one, record.learner_state, (record.experience, record.keys), len(record.keys))
+    return Updated(learner, *outputs)
 
 
-def mean_penalties(metrics: Metrics) -> dict[str, Array]:
-    """The penalties that `outer_loss.with_penalties` put among the metrics of N updates."""
-    return {name.removeprefix(PENALTY): jnp.mean(values) for name, values in metrics.items() if name.startswith(PENALTY)}
+def mean_penalties(penalties: Penalties) -> Penalties:
+    """Means over N updates of penalties [N] each."""
+    return {name: jnp.mean(values) for name, values in penalties.items()}
 
 
 def describe(metrics: Metrics, validation: Experience, acted: Metrics) -> Metrics:

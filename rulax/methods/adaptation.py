@@ -121,7 +121,7 @@ class Window(NamedTuple):
     judged: Experience  # [M, ...]
 
 
-def recorded(learner: Learner, outer: UpdateRule, strategy: str = "plain") -> Problem:
+def recorded(learner: Learner, outer: UpdateRule, strategy: str = "plain") -> Problem[Trial, Window]:
     """Trials are lived again from their record, as functions of what their agents were born with; a rule's loss judges them.
 
     Judged is the agent after each of its updates (Antoniou et al. 2019; with one update this is MAML), or the newborn where it
@@ -140,25 +140,35 @@ def recorded(learner: Learner, outer: UpdateRule, strategy: str = "plain") -> Pr
             return trial, Window(jax.tree.map(lambda x: x[None], initial.params), trial.judged), {}
 
         def one(state: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, PyTree]:
-            state, _ = updates.one(rule_params, state, *inputs)
+            state = updates.one(rule_params, state, *inputs).state
             return state, state.params
 
         # Not `memory.repeat`: what it saves in short windows is the derivative in the first agent, which is all that counts here.
         after, agents = jax.lax.scan(one, initial, (experience, keys))
         return trial._replace(life=trial.life._replace(learner_state=after)), Window(agents, later(trial.judged)), {}
 
-    def judge(updates: Updates, rule_params: PyTree, trial: Trial, window: Window) -> tuple[Array, Metrics]:
+    def loss(window: Window) -> Array:
         def one(inputs: Window) -> Array:
             taken = read(inputs.agents, inputs.judged).taken
             targets, _, _ = outer.targets({}, {}, Batch(inputs.judged, {}, {}))  # rules without a critic read no predictions
-            return mean_loss(taken, outer, targets, inputs.judged)[0]
+            return mean_loss(taken, outer, {}, targets, inputs.judged)[0]
 
-        return jnp.mean(jax.lax.map(one, window)), {}
+        return jnp.mean(jax.lax.map(one, window))
 
-    return Problem(enter, live, judge, make_updates(learner, strategy))
+    def judge(updates: Updates, rule_params: PyTree, trial: Trial, window: Window) -> tuple[Array, Metrics]:
+        return loss(window), {}
+
+    def fitness(trial: Trial, window: Window, metrics: Metrics) -> Array:
+        # Not the recorded return: what an agent did is data, so only the loss says whether another agent would do better.
+        return -loss(window)
+
+    def end_params(trial: Trial) -> PyTree:
+        return trial.life.learner_state.params
+
+    return Problem(enter, live, make_updates(learner, strategy), judge, fitness, end_params)
 
 
-def lived(learner: Learner, outer: UpdateRule) -> Problem:
+def lived(learner: Learner, outer: UpdateRule) -> Problem[Trial, Window]:
     """Trials as they were: for an estimator that only asks where they ended."""
 
     def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Window, Metrics]:

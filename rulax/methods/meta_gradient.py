@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.discovery.critic import improve, judge
-from rulax.discovery.estimators import Problem, backprop
+from rulax.discovery.estimators import Problem, backprop, split_life_key
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.meta_optimiser import make_meta_optimiser
-from rulax.discovery.objectives import by_policy_gradient
+from rulax.discovery.objectives import by_policy_gradient, validation_reward
 from rulax.discovery.population import Family, Member, init_member
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record, Window, collect_as_data, describe
@@ -110,12 +110,12 @@ class Setting:
         return Family("meta_gradient", world, self.recipe(dict(zip(self.tuned, self.start, strict=True))), settings)
 
 
-def online_problem(family: Family, updates: int) -> Problem:
+def online_problem(family: Family, updates: int) -> Problem[Online, Window]:
     """Online cross-validation: learn from the batch at hand, act, judge by what happened, which is the next batch."""
     world, settings, judged = family.environment, family.settings, by_policy_gradient(family)
     assert isinstance(world, Conditioned)
 
-    def enter(meta_params: PyTree, online: Any) -> tuple[PyTree, Any]:
+    def enter(meta_params: PyTree, online: Online) -> tuple[PyTree, Online]:
         context = jax.lax.stop_gradient(jnp.stack(jax.tree.leaves(meta_params)) / TOLD)  # what an agent knows is data
         actor = online.member.life.actor
         actor = actor._replace(task=actor.task._replace(context=context), observation=world.recondition(actor.observation, context))
@@ -123,10 +123,10 @@ def online_problem(family: Family, updates: int) -> Problem:
         member = online.member._replace(life=online.member.life._replace(actor=actor))
         return meta_params, Online(member, pending)
 
-    def live(updates: Updates, rule_params: PyTree, online: Any) -> tuple[Any, Window, Metrics]:
+    def live(updates: Updates, rule_params: PyTree, online: Online) -> tuple[Online, Window, Metrics]:
         member, before = online.member, online.member.life.learner_state
         key_life, key_update = jax.random.split(member.life.key)
-        learner, learned = updates.one(rule_params, before, online.pending, key_update)
+        learner, learned, _ = updates.one(rule_params, before, online.pending, key_update)
         member = member._replace(life=member.life._replace(learner_state=learner, key=key_life), age=member.age + 1)
         life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
@@ -136,8 +136,19 @@ def online_problem(family: Family, updates: int) -> Problem:
         metrics = describe({name: value[None] for name, value in (learned | acted).items()}, fresh, acted)
         return Online(member._replace(life=life._replace(key=keys.life), critic=critic), fresh), window, metrics
 
+    def split_key(online: Online) -> tuple[Online, Array]:
+        member, key = split_life_key(online.member)
+        return online._replace(member=member), key
+
     learner = make_learner(family.recipe, updates)
-    return Problem(enter, live, judged, make_updates(learner, "plain"))
+    return Problem(
+        enter=enter,
+        live=live,
+        updates=make_updates(learner, "plain"),
+        judge=judged,
+        fitness=validation_reward,
+        split_key=split_key,
+    )
 
 
 class Tuning(Study):
@@ -168,11 +179,11 @@ class Tuning(Study):
         return State(meta_params, self.optimiser.init(meta_params, 1), online)
 
     def _meta_step(self, state: State) -> tuple[State, Metrics]:
-        grads, online, metrics = backprop(self.problem, state.meta_params, state.online)  # type: ignore[arg-type]
+        grads, online, metrics = backprop(self.problem, state.meta_params, state.online)
         each = jax.tree.map(lambda x: x[None], grads)
         meta_params, optimiser_state, _ = self.optimiser.step(state.meta_params, state.optimiser_state, each)
         shown = {name: metrics[name] for name in ("episodes", "episode_return")} | constants_of(meta_params)
-        return State(meta_params, optimiser_state, online), shown  # type: ignore[arg-type]
+        return State(meta_params, optimiser_state, online), shown
 
     # -- agents with fixed constants --------------------------------------------------------------------------------------------
 

@@ -23,7 +23,11 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
     "report.html",
 )
 # Settings that are younger than the first run folders, and what those did. Later ones belong here too.
-BEFORE: dict[str, dict[str, Any]] = {"learning": {"reward_scale": 1.0}, "network": {"value_init": "drawn"}}
+BEFORE: dict[str, dict[str, Any]] = {
+    "learning": {"reward_scale": 1.0},
+    "network": {"value_init": "drawn"},
+    "discovery": {"fitness_shaping": "ranks"},
+}
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -88,8 +92,8 @@ def complete(record: dict[str, Any]) -> dict[str, Any]:
 
 def without_new(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without those that are as they were before they existed: what a fingerprint is made of."""
-    old = BEFORE["learning"] | BEFORE["network"]
-    return {name: value for name, value in settings.items() if (name, value) not in old.items()}
+    old = [pair for part in BEFORE.values() for pair in part.items()]
+    return {name: value for name, value in settings.items() if (name, value) not in old}
 
 
 def versions() -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""How an agent learns: every update rule behind one interface. A rule is made by the function of the same name as its file."""
+"""How an agent learns: every update rule, behind one interface. Each file holds one rule, made by the function of the same name."""
 
 from rulax.rules.registry import UnknownRule, list_rules, make_rule
 

@@ -1,8 +1,8 @@
 """Discovered rules without one of their parts, as in `disco103:no_yz`: the same weights in a smaller meta-network.
 
-What is taken away reads as zero to what is left, which is the same as leaving out the weights that would have read it. A rule
-without its lifetime's memory stays what it is at an agent's birth: the gate of an empty memory is a constant, which is
-multiplied into the weights behind it. An ablated rule was never trained that way; a rule that was is another rule.
+The remaining parts read zeros in place of what was removed, which is the same as dropping the weights that would have read it. A
+rule without lifetime memory stays as it is for a new agent: the gate of an empty memory is a constant, which is multiplied into
+the weights behind it. An ablated rule was not trained in this form, so it is not what discovery without that part would find.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from rulax.metanet.sizes import ABLATIONS, Sizes
 Tensors = Mapping[str, np.ndarray]  # by readable path, as in rule files
 LIFETIME = ("lifetime.", "gate.", "summary.")
 PREDICTIONS = ("state_prediction.", "action_prediction.")
-OF_PREDICTIONS = 14  # inputs that show y and z, see metanet/features.py
+OF_PREDICTIONS = 14  # inputs made from y and z, see metanet/features.py
 
 
 def ablate(tensors: Tensors, sizes: Sizes, ablation: str) -> tuple[Tensors, Sizes]:
-    """The tensors and sizes of a rule without this part."""
+    """The tensors and sizes of a rule without the part that `ablation`, a key of `ABLATIONS`, names."""
     switch = ABLATIONS[ablation]
     if not getattr(sizes, switch):
-        raise ValueError(f"{ablation}: the rule was found without this part already")
+        raise ValueError(f"{ablation}: the rule was already discovered without this part")
     if switch == "lifetime":
         tensors = keep_memory_of_birth(tensors)
     elif switch == "predictions":
@@ -40,7 +40,7 @@ def ablate(tensors: Tensors, sizes: Sizes, ablation: str) -> tuple[Tensors, Size
 
 
 def keep_memory_of_birth(tensors: Tensors) -> Tensors:
-    """The gate of an empty memory, which is its bias, in the weights that read what it lets through."""
+    """Multiply the gate of an empty memory, which is its bias, into the weights that read the gated values."""
     gate = np.asarray(tensors["gate.bias"])[:, None]
     kept = {path: tensor for path, tensor in tensors.items() if not path.startswith(LIFETIME)}
     for path in (f"{head}weight" for head in PREDICTIONS):
@@ -53,12 +53,12 @@ def keep_memory_of_birth(tensors: Tensors) -> Tensors:
 
 
 def without_rows(tensors: Tensors, sizes: Sizes, inputs: np.ndarray, channels: np.ndarray) -> Tensors:
-    """Leave out the weights that read these inputs per step and these channels per action."""
+    """Drop the weights that read the given inputs (per step) and channels (per action)."""
     kept = dict(tensors)
     for path, tensor in tensors.items():
         if path == "trajectory.weight_input":
             kept[path] = np.delete(tensor, inputs, 0)
-        elif path == "lifetime.pool.weight":  # it also reads, last of all, what the rule wants y to be
+        elif path == "lifetime.pool.weight":  # its last input is the target of y
             of_target = [sizes.inputs + 1] if len(inputs) == OF_PREDICTIONS else []
             kept[path] = np.delete(tensor, [*inputs, *of_target], 0)
         elif "encoder.actions.layers.0.weight" in path:

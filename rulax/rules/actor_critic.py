@@ -1,4 +1,4 @@
-"""Actor-critic with V-trace: learns from its own experience and, corrected, from that of older policies."""
+"""Actor-critic with V-trace: learns from its own experience and, with importance weights, from that of older policies."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ def actor_critic(
     normalise_advantages: bool = True,
     bins: Bins = SMALL_BINS,
 ) -> UpdateRule:
-    """V-trace actor-critic (Espeholt et al. 2018), off-policy correct for the policy logits stored in the experience.
+    """V-trace actor-critic (Espeholt et al. 2018), corrected for the policy that acted, whose logits the experience holds.
 
     v_t, A_t = V-trace with ratio pi(a_t) / mu(a_t), every ratio clipped at `clip_ratio`
     loss = -A_t log pi(a_t) + value_cost CE(two-hot of v_t, V_t) - entropy_cost H(pi)
 
-    `normalise_advantages` shows the policy (A - mean) / deviation, both moving averages over the agent's life, so that costs
-    mean the same whatever the scale of rewards.
+    Args:
+        discount: of the value.
+        trace: lambda of V-trace.
+        entropy_cost: weight of the entropy bonus.
+        value_cost: weight of the value's loss.
+        clip_ratio: upper bound of every importance ratio.
+        normalise_advantages: whether the policy's loss uses (A - mean) / deviation, both moving averages over the agent's lifetime,
+            so that costs mean the same whatever the scale of rewards.
+        bins: of the two-hot value.
     """
 
     def heads(num_actions):
@@ -56,7 +63,8 @@ def actor_critic(
         metrics = {name: masked_mean(metric, valid) for name, metric in metrics.items()}
         return {"advantage": advantages, "return": estimate.targets}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = -targets["advantage"] * log_probability(taken["policy"], experience.action)
         critic_loss = value_loss(taken["value"], targets["return"], bins)
         randomness = entropy(taken["policy"])

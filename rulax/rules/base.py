@@ -1,8 +1,8 @@
-"""The interface of every update rule, written by people or discovered: what an agent predicts, and what that should become.
+"""The interface of every update rule, hand-designed or discovered: what an agent predicts, and how it learns from experience.
 
-A rule never sees a network. It is handed arrays: what happened, and two readings of it (`Batch`). `targets` is evaluated
-outside of what the agent's gradient differentiates, so to the agent targets are constants, while to an outer gradient they are
-functions of `rule_params`. That is why no flag anywhere says what is differentiated.
+A rule never sees a network. It receives arrays: the experience, and the predictions of the agent and of its slow copy (`Batch`).
+`targets` is evaluated outside the agent's gradient, so the agent treats targets as constants, while an outer gradient
+differentiates them with respect to `rule_params`. That is why no flag anywhere chooses what is differentiated.
 """
 
 from __future__ import annotations
@@ -15,21 +15,30 @@ from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, Py
 
 
 class UpdateRule(NamedTuple):
-    """How an agent learns: what it must predict, and what those predictions should become.
+    """How an agent learns: what it must predict, what those predictions should become, and how far off they are.
 
-    Axes as in `types.py`. `loss` gets *taken* predictions: heads per state [T, B, size], and heads per action [T, B, size] at the
-    action that was taken. It returns the loss per step, [T, B]; the learner averages it over valid steps.
+    Axes as in `types.py`. All five functions are pure.
+
+    * `heads(num_actions)` names what the agent must output; there is always a "policy".
+    * `init(key)` draws `rule_params`, what discovery learns; {} for a hand-designed rule.
+    * `start(key)` gives the `rule_state` of a new agent, the rule's memory over one lifetime.
+    * `targets(rule_params, rule_state, batch)` returns targets (a tree of arrays [T, B, ...]), the next rule state and metrics.
+      It is called once per update, and the agent's gradient does not pass through it.
+    * `loss(rule_params, taken, targets, experience)` returns the loss per step, [T, B], and metrics. `taken` holds the agent's
+      predictions, [T, B, size] each: state heads as they are, action heads at the action taken. The agent's gradient is taken
+      with respect to `taken` alone; the learner averages the loss over valid steps. A loss may itself be learned: an outer
+      gradient reaches `rule_params` through `targets` and through `loss`.
     """
 
-    heads: Callable[[int], dict[str, Head]]  # (num_actions) -> what the agent must output; always a "policy"
-    init: Callable[[Array], PyTree]  # (key) -> rule_params; {} for a hand-designed rule
-    start: Callable[[Array], PyTree]  # (key) -> rule_state, the memory over one lifetime
+    heads: Callable[[int], dict[str, Head]]
+    init: Callable[[Array], PyTree]
+    start: Callable[[Array], PyTree]
     targets: Callable[[PyTree, PyTree, Batch], tuple[PyTree, PyTree, Metrics]]
-    loss: Callable[[Predictions, PyTree, Experience], tuple[Array, Metrics]]
+    loss: Callable[[PyTree, Predictions, PyTree, Experience], tuple[Array, Metrics]]
 
 
 class Recipe(NamedTuple):
-    """A rule together with the settings it is recommended with."""
+    """A rule together with its recommended settings."""
 
     rule: UpdateRule
     learning: Learning
@@ -37,12 +46,12 @@ class Recipe(NamedTuple):
 
 
 def no_params(key: Array) -> dict:
-    """`init` of a rule that has nothing to be discovered."""
+    """The `init` of a rule that has nothing to discover."""
     del key
     return {}
 
 
 def no_state(key: Array) -> dict:
-    """`start` of a rule that remembers nothing between updates."""
+    """The `start` of a rule that remembers nothing between updates."""
     del key
     return {}

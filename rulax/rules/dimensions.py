@@ -1,8 +1,8 @@
-"""Rules that look at the choices of one dimension at a time: how they teach an agent whose actions have several.
+"""Actions of several dimensions for rules that consider the choices of one dimension at a time.
 
-Most rules ask a policy only for log-probabilities, entropies and divergences, which add up over dimensions (values/policies.py).
-Others go through a set of choices: they take its largest value, or let a meta-network read it. A joint action has A^D of them.
-So such a rule is shown every dimension as a stream of its own, with the same rewards, and the losses are added up.
+Most rules only ask a policy for log-probabilities, entropies and divergences, which add up over dimensions (values/policies.py).
+Others enumerate choices: they take the largest value, or a meta-network reads all of them. A joint action has A^D choices. So such
+a rule sees every dimension as a stream of its own, with the same rewards, and the losses are added up.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from rulax.types import Array, Batch, Experience, Factored, Metrics, Predictions
 
 
 def each_dimension(rule: UpdateRule) -> UpdateRule:
-    """The same rule, which is also able to teach factored policies; where an action is one choice, nothing changes.
+    """The same rule, made able to teach factored policies; where an action is one choice, nothing changes.
 
-    To a dimension the others are part of the environment: its values are means over what they do, its importance ratios are its
-    own. Predictions per state exist once and get one opinion per dimension: their loss is the mean, that of all others the sum.
-    Metrics are means over dimensions.
+    To each dimension the others are part of the environment: its values average over what they do, and its importance ratios are
+    its own. Predictions per state exist once but get one target per dimension: their loss is the mean over dimensions, that of all
+    other predictions the sum. Metrics are means over dimensions.
     """
 
     def targets(rule_params: PyTree, rule_state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
@@ -32,16 +32,16 @@ def each_dimension(rule: UpdateRule) -> UpdateRule:
             apart(rule, batch.slow, dimensions, choices),
         )
         made, rule_state, metrics = rule.targets(rule_params, rule_state, found)
-        # In the order in which they came, which `jax.tree.map` would change: losses are added up in it.
+        # `jax.tree.map` would sort the names, but losses are added up in the order of the targets, and rounding depends on it.
         return {name: x.reshape(len(x), -1, dimensions, *x.shape[2:]) for name, x in made.items()}, rule_state, metrics
 
-    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+    def loss(rule_params: PyTree, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         if not isinstance(experience.behaviour, Factored):
-            return rule.loss(taken, targets, experience)
+            return rule.loss(rule_params, taken, targets, experience)
         dimensions, choices = experience.behaviour.logits.shape[-2:]
         split = apart(rule, taken, dimensions, choices, share=1 / dimensions)
         merged = {name: merge(x) for name, x in targets.items()}
-        losses, metrics = rule.loss(split, merged, lives(experience, dimensions))
+        losses, metrics = rule.loss(rule_params, split, merged, lives(experience, dimensions))
         return jnp.sum(losses.reshape(*experience.reward.shape, dimensions), -1), metrics
 
     return rule._replace(targets=targets, loss=loss)
@@ -53,13 +53,21 @@ def merge(values: Array) -> Array:
 
 
 def lives(experience: Experience, dimensions: int) -> Experience:
-    """What happened, as each dimension lived it: its own choices, everything else as it was."""
+    """The experience [T, B D, ...] of all dimensions: each has its own choices, and shares everything else."""
     same = jax.tree.map(lambda x: jnp.repeat(x, dimensions, 1), experience._replace(memory=()))
     return same._replace(action=merge(experience.action), behaviour=merge(logits_of(experience.behaviour)))
 
 
 def apart(rule: UpdateRule, predictions: Predictions, dimensions: int, choices: int, share: float = 1.0) -> Predictions:
-    """Predictions of each dimension as those of a stream: per action its own; per state a copy, with that share of the gradient."""
+    """Predictions [T, B D, ...] of each dimension as a stream: its own action heads, and copies of the state heads.
+
+    Args:
+        rule: whose heads tell which predictions are per action.
+        predictions: [T, B, D, ...] per action, [T, B, ...] per state.
+        dimensions: D.
+        choices: per dimension.
+        share: of the gradient that each copy of a state head passes back.
+    """
 
     def copies(x: Array) -> Array:
         still = jax.lax.stop_gradient(x)

@@ -1,4 +1,4 @@
-"""Discovered rules (DiscoRL): a meta-network says what the agent should have predicted, and one KL each teaches it.
+"""Discovered rules (DiscoRL): a meta-network outputs what the agent should have predicted, and a KL per prediction teaches it.
 
 Oh et al., "Discovering state-of-the-art reinforcement learning algorithms", Nature 648 (2025). `disco` has a fresh, random
 meta-network for discovery to start from; `disco103` has the published one.
@@ -6,7 +6,7 @@ meta-network for discovery to start from; `disco103` has the published one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +25,9 @@ from rulax.values.normalisation import masked_mean, start_moments
 from rulax.values.policies import entropy, kl
 from rulax.values.two_hot import Bins
 
-# Disco103 needs some 300 to 700 updates before it takes off, whatever their size; so updates are a quarter of those with which the
-# reference evaluates it on Catch (the preset reference-catch), half of them fresh, for a smaller network: a few minutes on two
-# cores. The clip follows Adam, never precedes it. With a rate of 1e-3 Catch is not learned in 700 updates.
+# Disco103 needs 300 to 700 updates before returns rise, whatever the batch size. So batches are a quarter of those with which the
+# reference evaluates it on Catch (the preset reference-catch), half of each is fresh, and the network is smaller: a few minutes on
+# two cores. The clip follows Adam, never precedes it. With a learning rate of 1e-3 Catch is not learned in 700 updates.
 LEARNING = Learning(
     streams=16,
     unroll=16,
@@ -43,20 +43,25 @@ NETWORK = Network(torso="auto", hidden=(256, 256), activate_last=False, action_m
 
 
 class DiscoState(NamedTuple):
-    """What a discovered rule remembers over one agent's life."""
+    """What a discovered rule remembers over one agent's lifetime."""
 
     lifetime: PyTree  # `LSTMState`, or () without the lifetime LSTM
     scales: PyTree  # `Scales`, or () without the value head
 
 
 def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateRule:
-    """A rule whose targets come from a meta-network, freshly drawn by `init`.
+    """A rule whose targets come from a meta-network with random weights, drawn by `init`.
 
     loss = KL(pi' || pi) + KL(y' || y) + KL(z' || z(a)) + KL(p' || p(a)) + value_cost KL(q' || q(a)), up to a constant
 
-    pi', y' and z' are the meta-network's; p' is the policy one step later, where there is a later step; q' is the two-hot
-    Retrace target. To an outer gradient only y and z connect one update with the next: policies and values are data.
+    pi', y' and z' come from the meta-network; p' is the policy one step later, if the episode goes on; q' is the two-hot Retrace
+    target. An outer gradient passes from one update to the next through y and z only: policies and values are data.
+
+    Args:
+        sizes: of the meta-network, and which of its parts exist.
+        constants: hand-chosen numbers: discount, trace and the weights of the loss.
     """
+    weights = loss_weights(constants)
 
     def init(key: Array) -> MetaNetwork:
         return MetaNetwork(key, sizes)
@@ -73,13 +78,14 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
         if estimates is not None:
             targets["value"] = estimates.target
         if sizes.next_policy:
-            # Data, like every policy here: an outer gradient may not reach the policy through what p should say.
+            # Data, like every policy here: an outer gradient must not reach the policy through the target of p.
             targets["next_policy"] = later(jax.lax.stop_gradient(batch.online["policy"]))
         return targets, DiscoState(lifetime, scales), describe(estimates, targets, batch.experience)
 
-    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+    def loss(network: MetaNetwork, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        del network
         terms = losses(taken, targets, experience, sizes)
-        total = sum(getattr(constants, f"{name}_cost") * term for name, term in terms.items())
+        total: Any = sum(weights[name] * term for name, term in terms.items())
         metrics = {f"{name}_loss": term for name, term in terms.items()} | {"entropy": entropy(taken["policy"])}
         return total, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 
@@ -99,11 +105,22 @@ def heads(num_actions: int, sizes: Sizes) -> dict[str, Head]:
     return found
 
 
+def loss_weights(constants: Constants) -> dict[str, float]:
+    """The weight of each prediction's loss."""
+    return {
+        "policy": constants.policy_cost,
+        "state_prediction": constants.state_prediction_cost,
+        "action_prediction": constants.action_prediction_cost,
+        "next_policy": constants.next_policy_cost,
+        "value": constants.value_cost,
+    }
+
+
 def losses(taken: Predictions, targets: PyTree, experience: Experience, sizes: Sizes) -> dict[str, Array]:
-    """Each prediction's loss per step [T, B], before its weight."""
+    """The loss of each prediction, [T, B], before its weight."""
     terms = {name: kl(targets[name], taken[name]) for name in targets if name != "value"}
     if "next_policy" in terms:
-        # After the end of an episode comes another's first state: nothing that this action could predict.
+        # The state after the end of an episode belongs to the next one, which this action cannot predict.
         terms["next_policy"] = jnp.where(episode_ends(experience), 0, terms["next_policy"])
     if "value" in targets:
         terms["value"] = leaning_value_loss(taken["value"], targets["value"], Bins(sizes.bins, sizes.largest_value))
@@ -111,7 +128,7 @@ def losses(taken: Predictions, targets: PyTree, experience: Experience, sizes: S
 
 
 def describe(estimates: Estimates | None, targets: PyTree, experience: Experience) -> Metrics:
-    """Numbers to watch: how good things are thought to be, and how sure the policy's targets are."""
+    """Metrics: what the agent expects, and how decided the policy's targets are."""
     shown = {"target_entropy": entropy(targets["policy"])}
     if estimates is not None:
         shown |= {"advantage": estimates.advantage, "return": estimates.target, "value_error": estimates.error}

@@ -1,7 +1,7 @@
-"""The reference's names for Disco103's tensors and ours: the one table through which its files are read and written.
+"""The reference's names for Disco103's tensors beside ours: the table by which its files are read and written.
 
-Used by rules/pretrained.py. The reference stores every layer as `w` [inputs, outputs] and `b`; where we keep a matrix in two
-parts (an LSTM's input and hidden rows, an action set's own and mean rows), its `w` is ours one above the other.
+Used by rules/pretrained.py. The reference stores every layer as `w` [inputs, outputs] and `b`. Where we keep a matrix in two parts
+(an LSTM's input and hidden rows, an action set's own and mean rows), its `w` is the two stacked along the first axis.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rulax.rules.rule_files import RuleFileError
 
 
 class Layer(NamedTuple):
-    """Our layer, and what its matrix is made of."""
+    """One of our layers, and the parts of its matrix."""
 
     path: str
     parts: tuple[str, ...] = ("weight",)
@@ -53,7 +53,7 @@ TABLE = {
 
 
 def sizes_from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> Sizes:
-    """The sizes of a rule in the reference's format, from the shapes of a few tensors; `assemble` then checks all of them."""
+    """The sizes of a rule in the reference's format, from the shapes of a few tensors; the rest is checked later."""
 
     def width(name: str) -> int:
         return _bias(file, tensors, name).shape[0]
@@ -81,7 +81,7 @@ def shapes_in_haiku(ours: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int,
 
 
 def from_haiku(tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Tensors under our names; `shapes` are those of ours, and theirs have been checked against them."""
+    """Tensors under our names, from tensors whose shapes have been checked against ours, `shapes`."""
     ours: dict[str, np.ndarray] = {}
     for module, layer in TABLE.items():
         weight = tensors[f"{module}/w"][0] if layer.convolution else tensors[f"{module}/w"]
@@ -93,13 +93,13 @@ def from_haiku(tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int
 
 
 def to_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tensors under the reference's names; only a rule with all parts of Disco103 and no others has them."""
+    """Tensors under the reference's names, which only a rule with exactly the parts of Disco103 has."""
     theirs, used = {}, set()
     for module, layer in TABLE.items():
         paths = [f"{layer.path}.{part}" for part in layer.parts]
         used |= {*paths, f"{layer.path}.bias"}
         if not used <= set(tensors):
-            raise RuleFileError(f"{file}: the reference's format needs '{layer.path}', which this rule has not; use .safetensors")
+            raise RuleFileError(f"{file}: the reference's format needs '{layer.path}', which this rule lacks; use .safetensors")
         weight = np.concatenate([tensors[path] for path in paths])
         theirs[f"{module}/w"] = weight[None] if layer.convolution else weight
         theirs[f"{module}/b"] = tensors[f"{layer.path}.bias"]

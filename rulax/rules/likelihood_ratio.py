@@ -1,4 +1,4 @@
-"""The policy gradient as a ratio of likelihoods, of which also the second derivative is right: the inner rule of MAML."""
+"""The policy gradient as a likelihood ratio, whose second derivative is right as well: the inner rule of MAML."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ def likelihood_ratio(
     """REINFORCE with a linear baseline, as the surrogate of Foerster et al. (2018) and Rothfuss et al. (2019, eq. 8).
 
     G_t = r_t + discount G_{t+1};  A_t = G_t - b(o_t, t), b fitted to this batch, then standardised over it
-    loss = -ratio A_t,  ratio = pi(a_t) / mu(a_t), mu the policy that acted: data
+    loss = -ratio A_t,  ratio = pi(a_t) / mu(a_t), where mu, the policy that acted, is data
 
-    Where pi = mu the ratio is 1 and its gradient that of log pi; its second derivative also holds grad log pi grad log pi^T, which
-    log pi itself lacks. That term says how the update changes because other actions would have been sampled. `clip` bounds what
-    can be won by leaving mu, as PPO does: for the outer loss, of which several steps are made on the same experience.
+    At pi = mu the ratio is 1 and its gradient is that of log pi. Its second derivative also has grad log pi grad log pi^T, which
+    that of log pi lacks: how the update changes because other actions would have been sampled.
+
+    Args:
+        discount: of the return.
+        clip: if given, bounds the gain of leaving mu as PPO does; for an outer loss with several steps on the same experience.
+        standard: whether advantages are standardised over the batch.
+        distribution: of actions.
     """
 
     def heads(num_actions):
@@ -35,7 +40,7 @@ def likelihood_ratio(
     def targets(rule_params, rule_state, batch):
         del rule_params
         experience = batch.experience
-        nothing = jnp.zeros_like(experience.first, experience.reward.dtype)  # an episode cut off counts for what it was
+        nothing = jnp.zeros_like(experience.first, experience.reward.dtype)  # an episode that was cut off is not bootstrapped
         arrays = (experience.reward, discount * experience.discount, nothing, experience.valid)
         returns = over_streams(lambda_returns, *arrays, trace=1.0)
         advantages = returns - fitted_values(experience, returns)
@@ -44,7 +49,8 @@ def likelihood_ratio(
             advantages = standardise(advantages, experience.valid)
         return {"advantage": advantages}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         now_likely = distribution.log_probability(taken["policy"], experience.action)
         log_ratio = now_likely - distribution.log_probability(experience.behaviour, experience.action)
         ratio, advantage = jnp.exp(log_ratio), targets["advantage"]

@@ -1,4 +1,4 @@
-"""A baseline without a network: ridge regression of returns on simple features, fitted anew to every batch (Duan et al. 2016b)."""
+"""A baseline without a network: ridge regression of returns on simple features, fitted to every batch (Duan et al. 2016b)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ RIDGE = 1e-5
 
 
 def fitted_values(experience: Experience, returns: Array) -> Array:
-    """What a linear function of (o, o², t, t², t³, 1) says about returns [T, B], after it was fitted to the valid ones."""
+    """A linear function of (o, o², t, t², t³, 1), fitted to the returns [T, B] of valid steps, at all steps: [T, B]."""
     features = episode_features(experience).reshape(returns.size, -1)
     weight = experience.valid.reshape(-1).astype(returns.dtype)
-    clean = jnp.where(experience.valid, returns, 0).reshape(-1)  # a choice: an invalid step may hold anything
+    clean = jnp.where(experience.valid, returns, 0).reshape(-1)  # an invalid step may hold a NaN
     weighted = features * weight[:, None]
     square = weighted.T @ features + RIDGE * jnp.eye(features.shape[1], dtype=features.dtype)
     solution = jax.scipy.linalg.solve(square, weighted.T @ clean, assume_a="pos")
@@ -22,7 +22,7 @@ def fitted_values(experience: Experience, returns: Array) -> Array:
 
 
 def episode_features(experience: Experience) -> Array:
-    """Features [T, B, F] of each observation, and of how many hundreds of steps its episode has lasted."""
+    """Features [T, B, F] of each observation and of the time since its episode began, in hundreds of steps."""
     observation = jnp.clip(now(experience.observation), -10, 10)
     observation = observation.reshape(*experience.reward.shape, -1)
     time = (steps_since_start(now(experience.first)) / 100).astype(observation.dtype)[..., None]
@@ -30,6 +30,6 @@ def episode_features(experience: Experience) -> Array:
 
 
 def steps_since_start(first: Array) -> Array:
-    """How many steps [T, B] the episode has lasted; one that began before the batch is counted from its beginning."""
+    """Steps [T, B] since the episode began, or since the batch began if the episode is older, from episode starts [T, B]."""
     index = jnp.arange(first.shape[0])[:, None]
     return index - jax.lax.cummax(jnp.where(first, index, 0), 0)

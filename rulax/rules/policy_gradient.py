@@ -1,4 +1,4 @@
-"""REINFORCE with a learned baseline, the plainest rule: actions that led to more than expected become more likely."""
+"""REINFORCE with a learned baseline, the simplest rule: actions that led to more than expected become more likely."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ def policy_gradient(
 ) -> UpdateRule:
     """REINFORCE with a learned baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 
-    G_t = r_t + discount G_{t+1}, with V at the end of the trajectory or where an episode was cut off
+    G_t = r_t + discount G_{t+1}, bootstrapped from V at the end of the trajectory and where an episode was cut off
     loss = -(G_t - V_t) log pi(a_t) + baseline_cost CE(two-hot of G_t, V_t) - entropy_cost H(pi)
 
-    It assumes that the policy which acted is the one that learns: no replay, one epoch.
+    On-policy only: it assumes that the policy that acted is the one that learns, so there is no replay and one epoch.
+
+    Args:
+        discount: of the return.
+        entropy_cost: weight of the entropy bonus.
+        baseline_cost: weight of the baseline's loss.
+        bins: of the two-hot baseline.
     """
 
     def heads(num_actions):
@@ -37,7 +43,8 @@ def policy_gradient(
         metrics = {"advantage": masked_mean(advantages, experience.valid), "return": masked_mean(returns, experience.valid)}
         return {"advantage": advantages, "return": returns}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = -targets["advantage"] * log_probability(taken["policy"], experience.action)
         baseline_loss = value_loss(taken["value"], targets["return"], bins)
         randomness = entropy(taken["policy"])

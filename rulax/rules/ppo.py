@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: several gradient steps on the same experience, none of which may move the policy far."""
+"""Proximal policy optimisation: several gradient steps on the same experience, without moving the policy far."""
 
 from __future__ import annotations
 
@@ -38,9 +38,17 @@ def ppo(
     A_t = generalised advantages, standardised over the batch;  G_t = A_t + V_t before standardising
     loss = -min(ratio A_t, clip(ratio, 1 +- clip) A_t) + value_cost CE(two-hot of G_t, V) - entropy_cost H(pi),  ratio = pi / mu
 
-    The advantages are computed once per batch; the learner then makes `epochs` x `minibatches` steps. The value is two-hot, so
-    that its gradient does not depend on the scale of returns: policy and value share a torso, and a squared error of returns in
-    the hundreds would drown the policy (docs/results.md).
+    Advantages are computed once per batch; the learner then takes `epochs` x `minibatches` steps. The value is two-hot, so that its
+    gradient does not grow with the scale of returns: policy and value share a torso, and the squared error of returns in the
+    hundreds would drown the policy's gradient (docs/results.md).
+
+    Args:
+        discount: of the value.
+        trace: lambda of the generalised advantages.
+        clip: how far the ratio may move away from 1 before the gradient vanishes.
+        entropy_cost: weight of the entropy bonus.
+        value_cost: weight of the value's loss.
+        bins: of the two-hot value.
     """
 
     def heads(num_actions):
@@ -56,7 +64,8 @@ def ppo(
         standard = standardise(advantages, experience.valid)
         return {"advantage": standard, "return": returns}, rule_state, metrics
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         log_ratio = log_probability(taken["policy"], experience.action) - log_probability(experience.behaviour, experience.action)
         ratio = jnp.exp(log_ratio)
         policy_loss = -clipped_surrogate(ratio, targets["advantage"], clip)
@@ -76,5 +85,5 @@ def ppo(
 
 
 def clipped_surrogate(ratio, advantage, clip):
-    """min(ratio A, clip(ratio, 1 - clip, 1 + clip) A): no reward for moving further than `clip` in the direction of A."""
+    """min(ratio A, clip(ratio, 1 - clip, 1 + clip) A), elementwise: nothing is gained by moving further than `clip` towards A."""
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)

@@ -1,4 +1,4 @@
-"""PPO in the language of discovered rules: targets for the policy, the action value and the next policy, and one KL each."""
+"""PPO in the form of a discovered rule: targets for the policy, the action value and the next policy, and a KL to each."""
 
 from __future__ import annotations
 
@@ -37,15 +37,25 @@ def ppo_targets(
     next_policy_cost: float = 0.02,
     bins: Bins = SMALL_BINS,
 ) -> UpdateRule:
-    """PPO in the form of targets, to be laid beside a discovered rule; the policy's step is that of MPO and Muesli.
+    """PPO in the form of targets, to compare with discovered rules; the policy's target is that of MPO and Muesli.
 
     policy:      pi' ~ pi^(1 - entropy_cost) exp(clip(A / temperature, +- clip) at the action taken), A standardised
-    value:       q' = A + V, A as it is;  V = sum_a pi(a) q(a)
-    next_policy: p' = pi(s'), where there is a next state
+    value:       q' = A + V, A not standardised;  V = sum_a pi(a) q(a)
+    next_policy: p' = pi(s'), if the episode goes on
     loss = KL(pi' || pi) + value_cost KL(q' || q) + next_policy_cost KL(p' || p), up to a constant
 
-    pi is the policy when the targets are computed. For small A the gradient of KL(pi' || pi) there is pi(a) / temperature
-    times that of -A log pi(a), and the power of pi is an entropy bonus: its gradient is that of -entropy_cost H(pi).
+    pi is the policy that the targets are computed from. For small A the gradient of KL(pi' || pi) at pi is pi(a) / temperature
+    times that of -A log pi(a), and the power of pi acts as an entropy bonus: its gradient is that of -entropy_cost H(pi).
+
+    Args:
+        discount: of the value.
+        trace: lambda of the generalised advantages.
+        temperature: what advantages are divided by.
+        clip: largest change of a logit.
+        entropy_cost: strength of the entropy bonus.
+        value_cost: weight of the value's loss.
+        next_policy_cost: weight of the next policy's loss.
+        bins: of the two-hot value.
     """
 
     def heads(num_actions):
@@ -71,10 +81,11 @@ def ppo_targets(
         metrics = {"advantage": advantages, "return": targets["value"], "target_kl": kl(targets["policy"], now(log_policy))}
         return targets, rule_state, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = kl(targets["policy"], taken["policy"])
         q_loss = value_loss(taken["value"], targets["value"], bins)
-        # After the end of an episode comes another's first state: nothing that this action could predict.
+        # The state after the end of an episode belongs to the next one, which this action cannot predict.
         next_loss = jnp.where(experience.discount > 0, kl(targets["next_policy"], taken["next_policy"]), 0)
         metrics = {
             "policy_loss": policy_loss,

@@ -2,7 +2,7 @@
 
     file -> tensors by our readable paths -> `MetaNetwork` -> rule
 
-A file is never trusted: nothing is unpickled, and every shape is compared with what the sizes ask for before it is used.
+Files are not trusted: nothing is unpickled, and every shape is compared with what the sizes require before it is used.
 """
 
 from __future__ import annotations
@@ -43,27 +43,28 @@ URLS = tuple(  # the second is where the file was before the reference became a 
 DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
-    # Not how it was found: agents whose values begin at zero learn what others do not (docs/results.md, "What Disco103 needs").
+    # Not a setting of its discovery: agents whose values start at zero learn where others do not (docs/results.md, "What Disco103
+    # needs").
     rule_settings.KEY: '{"network": {"value_init": "zero"}}',
 }
-UNKNOWN = RuleSettings(LEARNING, NETWORK)  # where a file does not say
+UNKNOWN = RuleSettings(LEARNING, NETWORK)  # for files that do not state their settings
 NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
 
 
 class RuleFile(NamedTuple):
-    """A discovered rule, and what its file says about it."""
+    """A discovered rule, and the metadata of its file."""
 
     params: MetaNetwork
     sizes: Sizes
-    about: dict[str, str]  # `found`, `licence`, and whatever else was written
-    rule_settings: RuleSettings = UNKNOWN  # the settings to begin with
+    about: dict[str, str]  # `found`, `licence`, and any other metadata
+    rule_settings: RuleSettings = UNKNOWN  # the recommended settings
 
 
 # -- rules -----------------------------------------------------------------------------------------------------------------
 
 
 def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
-    """The rule that a file holds: its `init` gives the file's parameters, whatever the key; constants of your own replace its."""
+    """The rule in a file: `init` returns the file's parameters, whatever the key. `constants` replace those of the file."""
 
     def init(key: Array) -> MetaNetwork:
         del key
@@ -73,7 +74,7 @@ def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
 
 
 def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
-    """The same rule without some of its parts, by the names in `metanet.sizes.ABLATIONS`."""
+    """The same rule without the parts that `ablations`, keys of `metanet.sizes.ABLATIONS`, name."""
     tensors: Mapping[str, Any] = take_apart(rule.params)
     sizes = rule.sizes
     for ablation in ablations:
@@ -85,7 +86,7 @@ def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
 
 
 def load_rule(path: str | Path) -> RuleFile:
-    """Read a rule file of either kind; `RuleFileError` says in one sentence what is wrong with it."""
+    """Read a rule file of either kind; a `RuleFileError` states in one sentence what is wrong with it."""
     path = Path(path)
     if path.suffix == ".npz":
         theirs = rule_files.read_npz(path)
@@ -97,13 +98,13 @@ def load_rule(path: str | Path) -> RuleFile:
         tensors, sizes, about = rule_files.read_safetensors(path)
         check(path.name, tensors, shapes_of(sizes))
     else:
-        raise RuleFileError(f"{path.name} is no rule file: give one that ends in .safetensors or .npz")
+        raise RuleFileError(f"{path.name} is not a rule file: give one that ends in .safetensors or .npz")
     found = rule_settings.from_text(path.name, about.get(rule_settings.KEY, ""), UNKNOWN)
     return RuleFile(assemble(tensors, sizes), sizes, dict(about), found)
 
 
 def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mapping[str, str] | None = None) -> None:
-    """Write a rule: .safetensors with all that is known about it, or .npz for the reference (with all parts of Disco103)."""
+    """Write a rule as .safetensors with metadata, or, if it has exactly the parts of Disco103, as .npz for the reference."""
     path, tensors = Path(path), take_apart(params)
     if path.suffix == ".npz":
         rule_files.write_npz(path, to_haiku(path.name, tensors))
@@ -120,7 +121,7 @@ def take_apart(params: PyTree) -> dict[str, Any]:
 
 
 def skeleton(sizes: Sizes) -> MetaNetwork:
-    """A meta-network of shapes instead of arrays: nothing is allocated, whatever a file asks for."""
+    """A meta-network of shapes instead of arrays, so that sizes from a file allocate nothing."""
     return jax.eval_shape(lambda: MetaNetwork(jax.random.key(0), sizes))
 
 
@@ -130,7 +131,7 @@ def shapes_of(sizes: Sizes) -> dict[str, tuple[int, ...]]:
 
 
 def check(file: str, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a file whose tensors are not exactly these."""
+    """Refuse a file whose tensors do not have exactly the given names and shapes."""
     for name, shape in shapes.items():
         if name not in tensors:
             raise RuleFileError(f"{file}: tensor '{name}' is missing")
@@ -142,7 +143,7 @@ def check(file: str, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tup
 
 
 def assemble(tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
-    """The meta-network of these sizes with these tensors, in the precision that JAX computes with."""
+    """The meta-network with the given sizes and tensors, in JAX's default precision."""
     like = skeleton(sizes)
     leaves = [jnp.asarray(tensors[path], jnp.result_type(float)) for path in take_apart(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
@@ -152,21 +153,21 @@ def assemble(tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
 
 
 def rules_folder() -> Path:
-    """Where rules are installed: `rules` in the cache (`RULAX_CACHE`, else the user's)."""
+    """Where rules are installed: `rules` in the cache folder (`RULAX_CACHE`, or else the user's)."""
     if os.environ.get("RULAX_CACHE"):
         return Path(os.environ["RULAX_CACHE"]) / "rules"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax" / "rules"
 
 
 def find_disco103() -> Path | None:
-    """The published weights: in the folder that `RULAX_RULES` names, else in the cache."""
+    """The file of the published weights, in the folder that `RULAX_RULES` names or in the cache; None if there is none."""
     named = os.environ.get("RULAX_RULES")
     folders = [*([Path(named)] if named else []), rules_folder()]
     return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
 def path_of(name: str) -> Path:
-    """The file of a discovered rule: an embedded one, Disco103, or a file by its own name."""
+    """The file of a discovered rule: an embedded rule, Disco103, or a path."""
     if name != "disco103":
         return EMBEDDED.get(name, Path(name))
     path = find_disco103()
@@ -176,12 +177,12 @@ def path_of(name: str) -> Path:
 
 
 def is_disco103(path: Path) -> bool:
-    """Whether a file is the published one, to the last bit."""
+    """Whether a file is bit for bit the published one."""
     return hashlib.sha256(path.read_bytes()).hexdigest() == SHA256
 
 
 def get_disco103(source: str | Path | None = None) -> Path:
-    """Install the published rule from a local copy, or from the reference's repository. Returns where it is now."""
+    """Install the published rule from a local copy, or from the reference's repository. Returns the path of the installed file."""
     data, origin = _download() if source is None else (rule_files.read_bytes(Path(source)), Path(source).name)
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise RuleFileError(
@@ -197,7 +198,7 @@ def get_disco103(source: str | Path | None = None) -> Path:
 
 
 def _download() -> tuple[bytes, str]:
-    """The published file from the first address that has it, and that address."""
+    """The published file from the first URL that has it, and that URL."""
     problem: Any = None
     for url in URLS:
         try:

@@ -1,4 +1,4 @@
-"""Q-learning: values of actions learned from replay, and a policy that follows them, since acting samples from the policy."""
+"""Q-learning: action values learned from replay, and a policy that follows them, because agents act by sampling the policy."""
 
 from __future__ import annotations
 
@@ -45,8 +45,16 @@ def q_learning(
     pi' = (1 - epsilon) greedy + epsilon uniform
     loss = value_cost CE(two-hot of G_t, q(s_t, a_t)) + policy_cost KL(pi' || pi)
 
-    `cut_traces` sets lambda_t = 0 before an action that was not greedy (Watkins), which keeps old experience from biasing
-    the values; without it, Peng's. With a `temperature`, `greedy` becomes the softmax of q / temperature.
+    Args:
+        discount: of the value.
+        trace: lambda.
+        epsilon: share of uniform exploration in the policy's target.
+        temperature: if given, softmax(q / temperature) takes the place of the greedy policy.
+        cut_traces: whether lambda_t = 0 before an action that was not greedy (Watkins), so that old experience does not bias the
+            values; otherwise Peng's Q(lambda).
+        policy_cost: weight of the policy's loss.
+        value_cost: weight of the value's loss.
+        bins: of the two-hot value.
     """
 
     def heads(num_actions):
@@ -69,7 +77,8 @@ def q_learning(
         }
         return targets, rule_state, {name: masked_mean(metric, valid) for name, metric in metrics.items()}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         policy_loss = kl(targets["policy"], taken["policy"])
         q_loss = value_loss(taken["value"], targets["value"], bins)
         metrics = {"policy_loss": policy_loss, "value_loss": q_loss, "entropy": entropy(taken["policy"])}
@@ -80,11 +89,11 @@ def q_learning(
 
 
 def _follow(values, epsilon, temperature):
-    """The policy [..., A] that mostly does what the values [..., A] say is best."""
+    """The exploring greedy policy [..., A] of values [..., A]."""
     num_actions = values.shape[-1]
     if temperature is None:
         best = jax.nn.one_hot(jnp.argmax(values, -1), num_actions, dtype=values.dtype)
     else:
         best = jax.nn.softmax(values / temperature)
-    # Never quite zero, so that the logarithm of a policy without exploration is a number.
+    # Never quite zero, so that the logarithm of a policy without exploration is finite.
     return jnp.maximum((1 - epsilon) * best + epsilon / num_actions, 1e-8)

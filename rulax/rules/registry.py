@@ -1,6 +1,6 @@
-"""The names of rules: what there is, in one table, and how a name becomes a rule with its recommended settings.
+"""The rules by name, in one table, and how a name becomes a rule with its recommended settings.
 
-Nothing here imports JAX until a rule is made: the command line lists rules and must answer at once.
+Nothing here imports JAX before a rule is made, so that the command line lists rules at once.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a rule is made, as `module:function`, and one line about it. The module also holds `LEARNING` and `NETWORK`."""
+    """The function that makes a rule, as `module:function`, and a summary. The module also holds `LEARNING` and `NETWORK`."""
 
     where: str
     summary: str
-    steps: int = 500_000  # of the environment, in which it shows on Catch what it can do
+    steps: int = 500_000  # recommended environment steps: enough to learn Catch
 
 
-IN_A_FILE = ""  # instead of a function: rules/pretrained.py knows which file
-DISCOVERED = 250_000  # an update by a meta-network costs as much as hundreds of a hand-designed rule's
+IN_A_FILE = ""  # instead of a function; rules/pretrained.py knows the file
+DISCOVERED = 250_000  # fewer steps, because an update by a meta-network costs as much as hundreds by a hand-designed rule
 RULES = {
     "policy_gradient": Entry("rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"),
     "actor_critic": Entry("rulax.rules.actor_critic:actor_critic", "Actor-critic with V-trace (Espeholt et al. 2018)"),
@@ -53,12 +53,12 @@ STORED = tuple(name for name, entry in RULES.items() if entry.where == IN_A_FILE
 
 
 class UnknownRule(ValueError):
-    """There is no rule of that name."""
+    """There is no rule with the given name."""
 
     def __init__(self, name: str):
         ending = Path(name).suffix
         if ending:
-            super().__init__(f"'{name}' is no rule file: those end in {' or '.join(FILE_ENDINGS)} (other formats are never opened)")
+            super().__init__(f"'{name}' is not a rule file: those end in {' or '.join(FILE_ENDINGS)} (others are never opened)")
         else:
             super().__init__(f"unknown rule '{name}'; {_suggest(name, RULES)}known: {', '.join(sorted(RULES))}")
 
@@ -69,13 +69,13 @@ def list_rules() -> dict[str, str]:
 
 
 def recommended_steps(name: str) -> int:
-    """How long to train with a rule, or the rule in a file, if nobody says otherwise."""
+    """How many environment steps to train with a rule, or with the rule in a file, by default."""
     name, _ = split_ablations(name)
     return DISCOVERED if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", "")).steps
 
 
 def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:
-    """`disco103:no_yz` -> `disco103` without `no_yz`. What stands behind a colon is not checked here."""
+    """Split `disco103:no_yz` into `disco103` and ("no_yz",). The ablations are not checked here."""
     if name in RULES or name.endswith(FILE_ENDINGS) or ":" not in name:
         return name, ()
     rest, _, last = name.rpartition(":")
@@ -84,10 +84,10 @@ def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_installed(name: str) -> bool:
-    """Whether a rule can be used at once: only Disco103 has weights that do not come with the package."""
+    """Whether a rule can be used right away: only Disco103 has weights that do not come with the package."""
     if name != "disco103":
         return name in RULES
-    # As `pretrained.find_disco103`, but without JAX: a listing must not wait for it.
+    # As `pretrained.find_disco103`, but without importing JAX: a listing must not wait for it.
     cache = os.environ.get("RULAX_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax"
     named = os.environ.get("RULAX_RULES")
     folders = [*([Path(named)] if named else []), Path(cache) / "rules"]
@@ -95,11 +95,15 @@ def is_installed(name: str) -> bool:
 
 
 def make_rule(name: str, **options: Any) -> Recipe:
-    """The rule of that name, or in that file, with its recommended settings; `options` go to the function that makes it.
+    """A rule by name, or from a file, with its recommended settings.
 
-    `make_rule("ppo", clip=0.1)` is `ppo(clip=0.1)` from `rulax.rules.ppo`, beside the `LEARNING` and `NETWORK` of that file.
-    Where an argument defaults to a dataclass, its fields are options as well: `make_rule("disco", prediction_size=64)`.
-    A discovered rule can be had without one of its parts: `make_rule("disco103:no_yz")`.
+    `make_rule("ppo", clip=0.1)` is `ppo(clip=0.1)` from `rulax.rules.ppo`, with the `LEARNING` and `NETWORK` of that file. Where an
+    argument defaults to a dataclass, its fields are options as well: `make_rule("disco", prediction_size=64)`. A discovered rule
+    is also available without some of its parts: `make_rule("disco103:no_yz")`.
+
+    Args:
+        name: a key of `RULES` or the path of a rule file, followed by any ablations.
+        options: arguments of the function that makes the rule.
     """
     name, ablations = split_ablations(name)
     stored = name in STORED or name.endswith(FILE_ENDINGS)
@@ -114,12 +118,12 @@ def make_rule(name: str, **options: Any) -> Recipe:
     module = importlib.import_module(module_name)
     make = getattr(module, function_name)
     if ablations:
-        options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet: a switch is all there is to turn
+        options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet that would have to change
     return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK)
 
 
 def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any]) -> Recipe:
-    """The rule in a file, with the settings that it was found with."""
+    """The rule in a file, with the settings that it was discovered with."""
     from rulax.rules.base import Recipe
     from rulax.rules.pretrained import load_rule, path_of, rule_of, without
 
@@ -131,7 +135,7 @@ def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any
 def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> None:
     for each in ablations:
         if not stored and name != "disco":
-            raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} is written by hand")
+            raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} is hand-designed")
         if each not in ABLATIONS:
             raise ValueError(f"'{name}' has no ablation '{each}'; {_suggest(each, ABLATIONS)}known: {', '.join(ABLATIONS)}")
     if len(set(ablations)) < len(ablations):
@@ -139,7 +143,7 @@ def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> Non
 
 
 def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, Any]:
-    """Options as arguments of `make`: by their own names, or gathered in the dataclass that has a field of that name."""
+    """Options as arguments of `make`: by name, or gathered in the dataclass argument that has a field of that name."""
     defaults = {parameter.name: parameter.default for parameter in inspect.signature(make).parameters.values()}
     grouped = {each: default for each, default in defaults.items() if dataclasses.is_dataclass(default)}
     owners = {field.name: each for each, default in grouped.items() for field in dataclasses.fields(default)}
@@ -156,7 +160,7 @@ def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, 
 
 
 def _read(name: str, option: str, default: Any, value: Any) -> Any:
-    """One option, converted to the kind of its default and within its bounds."""
+    """One option, converted to the type of its default and checked against its bounds."""
     if default is inspect.Parameter.empty:
         return value
     read = as_option(f"rule '{name}': {option}", default, value)
@@ -168,6 +172,6 @@ def _read(name: str, option: str, default: Any, value: Any) -> Any:
 
 
 def _suggest(word: str, known) -> str:
-    """A guess at what was meant, as the beginning of a sentence that goes on with what is known."""
+    """Near matches as the first half of an error message, which goes on with the known names; "" if there are none."""
     near = difflib.get_close_matches(str(word).lower().replace("-", "_"), list(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(repr(match) for match in near)}? " if near else ""

@@ -1,4 +1,4 @@
-"""Supervised learning as a rule: an example is a step whose observation is the input and whose reward is the output."""
+"""Supervised learning as a rule: an example is a step whose observation is the input and whose reward is the label."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ def regression() -> UpdateRule:
         del rule_params
         return {"output": batch.experience.reward}, rule_state, {}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
+        del rule_params
         return jnp.square(taken[PREDICTION][..., 0] - targets["output"]), {}
 
     return UpdateRule(heads, no_params, no_state, targets, loss)
 
 
 def as_experience(inputs: Array, outputs: Array) -> Experience:
-    """Examples [T, D] and [T] as one stream of experience, in which nothing was done."""
+    """Examples, inputs [T, D] and outputs [T], as the experience of one stream whose actions mean nothing."""
     shape = (outputs.shape[0], 1)
     return Experience(
         observation=jnp.concatenate([inputs, inputs[-1:]])[:, None],

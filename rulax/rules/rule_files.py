@@ -1,6 +1,6 @@
-"""Tensors from files that may be broken or hostile, and back: all parsing of rule files. Used by rules/pretrained.py.
+"""Reading and writing the tensors of rule files, which may be broken or hostile. Used by rules/pretrained.py.
 
-Nothing is unpickled. Before a tensor is read, its header must agree with the number of bytes that are there.
+Nothing is unpickled. Before a tensor is read, its header must agree with the number of bytes present.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ KIND = "rulax.disco"
 
 
 class RuleFileError(ValueError):
-    """A rule file that cannot be used; the text is one sentence that names the file."""
+    """A rule file that cannot be used; the message is one sentence that names the file."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """A whole file of acceptable size."""
+    """The contents of a file of acceptable size."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise RuleFileError(f"{path.name} is too large for a rule file ({path.stat().st_size / 2**20:.0f} MB)")
@@ -42,7 +42,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """All tensors of an .npz file: plain floats of the size that the archive itself states."""
+    """All tensors of an .npz file by name: plain floats of the size that the archive states."""
     data = read_bytes(path)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -75,7 +75,7 @@ def _read_member(file: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -
 
 
 def write_npz(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write tensors as float32, so that `numpy.load` of anybody reads them."""
+    """Write tensors as float32 in an archive that `numpy.load` reads."""
     buffer = io.BytesIO()
     np.savez(buffer, **{name: np.asarray(tensor, np.float32) for name, tensor in tensors.items()})  # type: ignore[arg-type]
     write_atomically(path, buffer.getvalue())
@@ -85,7 +85,7 @@ def write_npz(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Sizes, dict[str, str]]:
-    """Tensors, sizes and what else the file says about itself."""
+    """The tensors, the sizes and the other metadata of a .safetensors file."""
     import safetensors
     import safetensors.numpy
 
@@ -103,7 +103,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Sizes, dict[str
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Sizes, about: Mapping[str, str]) -> None:
-    """Write tensors by path, with the sizes and what else is known."""
+    """Write tensors by path, with the sizes and `about` as metadata."""
     import safetensors.numpy
 
     metadata = {**about, "kind": KIND, "sizes": json.dumps(dataclasses.asdict(sizes))}
@@ -112,7 +112,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Size
 
 
 def _sizes_from_json(file: str, text: str) -> Sizes:
-    """Sizes as a file states them, each of the right type and within bounds."""
+    """The sizes that a file states, each of the right type and within bounds."""
     problem = f"{file}: its metadata does not state the sizes of a rule"
     try:
         stated = json.loads(text)

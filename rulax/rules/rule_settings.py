@@ -1,6 +1,6 @@
-"""How a rule was run while it was discovered: a rule file says so, and training with it begins there. No JAX here.
+"""The settings that a rule was discovered with: a rule file states them, and training with the rule starts from them. No JAX here.
 
-A rule works best in the setting that it was found in; whoever trains with it may still override every number.
+A rule works best in the setting in which it was discovered; users can override every number.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from rulax.rules.rule_files import RuleFileError
 from rulax.settings import Learning, Network
 
 KEY = "settings"  # in a rule file's metadata; `rulax discover` writes it
-WORLDLY = ("torso",)  # depends on the observations of an environment, not on the rule
+OF_ENVIRONMENT = ("torso",)  # fields that depend on the observations of an environment, not on the rule
+RENAMED = {"first_values": "value_init"}  # fields that older files know by another name
 MOST = 10**9
 
 
 class RuleSettings(NamedTuple):
-    """What agents of discovery were, and how they learned."""
+    """The agents that a rule was discovered with, and how they learned."""
 
     learning: Learning
     network: Network
@@ -28,7 +29,7 @@ class RuleSettings(NamedTuple):
 
 
 def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:
-    """What a file says, each number of the right type; what it does not say is as `otherwise`."""
+    """Settings from the JSON text of a rule file's metadata; fields that it does not state are those of `otherwise`."""
     problem = f"{file}: its metadata does not state how the rule was found ('{KEY}')"
     try:
         stated = json.loads(text or "{}")
@@ -41,9 +42,12 @@ def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:
 
 def _read(problem: str, stated: Any, base: Any) -> Any:
     hints = typing.get_type_hints(type(base))
-    if not isinstance(stated, dict) or not set(stated) <= set(hints):
+    if not isinstance(stated, dict):
         raise RuleFileError(problem)
-    own = {name: value for name, value in stated.items() if name not in WORLDLY}
+    stated = {RENAMED.get(name, name): value for name, value in stated.items()}
+    if not set(stated) <= set(hints):
+        raise RuleFileError(problem)
+    own = {name: value for name, value in stated.items() if name not in OF_ENVIRONMENT}
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in own.items()}
     for name, value in values.items():
         if not _acceptable(value, hints[name]):
@@ -52,7 +56,7 @@ def _read(problem: str, stated: Any, base: Any) -> Any:
 
 
 def _acceptable(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type of a field, and no number absurd."""
+    """Whether a value has the type of a field, and no number is absurdly large."""
     if typing.get_origin(hint) is typing.Literal:
         return value in typing.get_args(hint)
     if typing.get_origin(hint) is tuple:

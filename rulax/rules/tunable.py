@@ -1,10 +1,10 @@
-"""Constants of a hand-designed rule as parameters to be learned: what a meta-gradient differentiates (Xu et al. 2018).
+"""Constants of a hand-designed rule as parameters to be learned: meta-gradient reinforcement learning (Xu et al. 2018).
 
     rule = tunable(actor_critic, "discount", "trace", start={"discount": 0.6})
     rule_params = {"discount": logit(0.6), "trace": logit(0.95)}
 
-Each chosen constant is the sigmoid of a number, so it cannot leave (0, 1). `targets` is then a differentiable function of those
-numbers. What `loss` needs of the constants travels with the targets, one value per step [T, B]: a loss sees no rule parameters.
+Each chosen constant is the sigmoid of a parameter, so that it cannot leave (0, 1). The rule is made anew from its parameters
+wherever it is called, so that its targets and its loss are differentiable functions of them.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ import jax.numpy as jnp
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree
 
-CONSTANT = "constant/"  # before the name of a constant among the targets
-
 
 def tunable(make: Callable[..., UpdateRule], *names: str, start: Mapping[str, float] | None = None, **fixed: Any) -> UpdateRule:
-    """The rule that `make(**fixed)` makes, with the constants `names` in `rule_params`, which begin at `start`.
+    """The rule that `make(**fixed)` makes, with some of its constants in `rule_params`.
 
-    A constant that `start` does not name begins at `make`'s own default.
+    Args:
+        make: a function that makes a hand-designed rule from keyword arguments.
+        names: the constants to learn, arguments of `make` that default to a float.
+        start: initial values of some of them, each in (0, 1); the others start at their defaults.
+        fixed: other arguments of `make`.
     """
     begin = starting_values(make, names, start or {}, fixed)
     plain = make(**fixed, **begin)
+
+    def rule_with(rule_params: PyTree) -> UpdateRule:
+        return make(**fixed, **constants_of(rule_params))
 
     def init(key: Array) -> dict[str, Array]:
         del key
         return parameters_of(begin)
 
     def targets(rule_params: PyTree, rule_state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
-        constants = constants_of(rule_params)
-        made, rule_state, metrics = make(**fixed, **constants).targets({}, rule_state, batch)
-        shape = batch.experience.reward.shape
-        carried = {CONSTANT + name: jnp.broadcast_to(value, shape) for name, value in constants.items()}
-        return made | carried, rule_state, metrics | constants
+        made, rule_state, metrics = rule_with(rule_params).targets({}, rule_state, batch)
+        return made, rule_state, metrics | constants_of(rule_params)
 
-    def loss(taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
-        constants = {name: targets[CONSTANT + name] for name in names}
-        made = {name: value for name, value in targets.items() if not name.startswith(CONSTANT)}
-        return make(**fixed, **constants).loss(taken, made, experience)
+    def loss(rule_params: PyTree, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        return rule_with(rule_params).loss({}, taken, targets, experience)
 
     return UpdateRule(plain.heads, init, plain.start, targets, loss)
 
 
 def parameters_of(constants: Mapping[str, float]) -> dict[str, Array]:
-    """The numbers of which constants are the sigmoids."""
+    """The parameters whose sigmoids are the given constants; scalars."""
     return {name: jnp.asarray(math.log(value / (1 - value)), jnp.float32) for name, value in constants.items()}
 
 
 def constants_of(rule_params: Mapping[str, Array]) -> dict[str, Array]:
-    """The constants that a tunable rule's parameters stand for."""
+    """The constants that a tunable rule's parameters stand for; scalars."""
     return {name: jax.nn.sigmoid(value) for name, value in rule_params.items()}
 
 
 def starting_values(
     make: Callable[..., UpdateRule], names: tuple[str, ...], start: Mapping[str, float], fixed: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Where each constant begins, once it is certain that it can be tuned."""
+    """The initial value of each constant; a ValueError if one of them cannot be tuned."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(make).parameters.items()}
     numbers = [name for name, default in defaults.items() if isinstance(default, float)]
     known = f"its constants are {', '.join(numbers)}"

@@ -9,7 +9,6 @@ import numpy as np
 import optax
 
 from rulax.agents import make_agent
-from rulax.discovery.outer_loss import with_penalties
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record
 from rulax.learning.update import Learner, init_learner_state
@@ -52,7 +51,7 @@ def smooth_rule() -> UpdateRule:
         made = {"policy": policy, "state_prediction": gain[2] * mean, "action_prediction": jnp.tanh(policy @ params["mix"].T)}
         return made, memory, {}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
         return sum(kl(targets[name], taken[name]) for name in targets), {}
 
     return UpdateRule(heads, init, lambda key: jnp.zeros(()), targets, loss)
@@ -75,7 +74,7 @@ def random_experience(seed: int, *lead: int, time: int = TIME) -> Experience:
 
 
 def make_learner(rule: UpdateRule, optimiser: optax.GradientTransformation) -> Learner:
-    return Learner(with_penalties(rule), optimiser)
+    return Learner(rule, optimiser)
 
 
 def make_record(learner: Learner, updates: int) -> Record:

@@ -6,9 +6,9 @@ import numpy as np
 import optax
 import pytest
 from evosax.algorithms import Open_ES
-from evosax.core.fitness_shaping import centered_rank_fitness_shaping_fn
+from evosax.core.fitness_shaping import centered_rank_fitness_shaping_fn, identity_fitness_shaping_fn
 
-from rulax.discovery.estimators import centred_ranks, draw_noise, evolution_gradient
+from rulax.discovery.estimators import centred_ranks, centred_values, draw_noise, evolution_gradient
 
 MEMBERS, SIZE, DEVIATION = 8, 5, 0.3
 
@@ -22,24 +22,48 @@ def fitness_of(kind):
     return jnp.asarray(values, jnp.float32)
 
 
-@pytest.mark.parametrize("kind", ["distinct", "ties", "a NaN"])
-def test_ranks_and_gradient_equal_those_of_evosax(kind):
-    """evosax minimises, so it is shown the fitness negated; one step of SGD with rate 1 then shows its gradient."""
-    fitness = fitness_of(kind)
-    shaped = centered_rank_fitness_shaping_fn(None, -fitness, None, None)
-    np.testing.assert_allclose(centred_ranks(fitness), -shaped, atol=1e-6)
-    strategy = Open_ES(MEMBERS, jnp.zeros(SIZE), optimizer=optax.sgd(1.0), std_schedule=optax.constant_schedule(DEVIATION))
+def evosax_gradient(fitness, shaping):
+    """Its noise, and the gradient that one step of SGD with rate 1 shows. evosax minimises, so the fitness is negated."""
+    strategy = Open_ES(
+        MEMBERS,
+        jnp.zeros(SIZE),
+        optimizer=optax.sgd(1.0),
+        std_schedule=optax.constant_schedule(DEVIATION),
+        fitness_shaping_fn=shaping,
+    )
     mean = jnp.arange(SIZE, dtype=jnp.float32)
     state = strategy.init(jax.random.key(0), mean, strategy.default_params)
     population, state = strategy.ask(jax.random.key(1), state, strategy.default_params)
     after, _ = strategy.tell(jax.random.key(2), population, -fitness, state, strategy.default_params)
-    noise = {"all": (population - mean) / DEVIATION}
-    np.testing.assert_allclose(evolution_gradient(fitness, noise, DEVIATION)["all"], mean - after.mean, rtol=1e-4, atol=1e-6)
+    return {"all": (population - mean) / DEVIATION}, mean - after.mean
+
+
+@pytest.mark.parametrize("kind", ["distinct", "ties", "a NaN"])
+def test_ranks_and_gradient_equal_those_of_evosax(kind):
+    fitness = fitness_of(kind)
+    shaped = centered_rank_fitness_shaping_fn(None, -fitness, None, None)
+    np.testing.assert_allclose(centred_ranks(fitness), -shaped, atol=1e-6)
+    noise, wanted = evosax_gradient(fitness, centered_rank_fitness_shaping_fn)
+    np.testing.assert_allclose(evolution_gradient(fitness, noise, DEVIATION)["all"], wanted, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["distinct", "ties"])
+def test_the_gradient_by_raw_values_equals_that_of_evosax(kind):
+    noise, wanted = evosax_gradient(fitness_of(kind), identity_fitness_shaping_fn)
+    found = evolution_gradient(fitness_of(kind), noise, DEVIATION, centred_values)["all"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_equal_fitness_gives_no_gradient():
     noise = draw_noise({"w": jnp.zeros((2, 3))}, MEMBERS, jax.random.key(0))
     np.testing.assert_array_equal(evolution_gradient(jnp.full(MEMBERS, 0.7), noise, DEVIATION)["w"], 0)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_life_that_went_wrong_has_the_worst_of_the_values(wrong):
+    fitness = fitness_of("distinct")
+    worst = jnp.delete(fitness, 3).min()
+    np.testing.assert_allclose(centred_values(fitness.at[3].set(wrong)), centred_values(fitness.at[3].set(worst)), rtol=1e-6)
 
 
 def test_what_is_symmetric_gives_no_gradient_and_signs_turn_around():

@@ -10,9 +10,9 @@ import optax
 import pytest
 
 from rulax.discovery.memory import STRATEGIES, make_updates, segment_length
-from rulax.discovery.outer_loss import outer_loss, with_penalties
+from rulax.discovery.outer_loss import outer_loss, penalties
 from rulax.discovery.window import mean_penalties, relive
-from rulax.learning.update import update
+from rulax.learning.update import make_targets
 from rulax.rules.disco import disco
 from tests.discovery.environments import (
     ACTIONS,
@@ -35,18 +35,18 @@ COSTS = {"policy_entropy_cost": 0.3, "prediction_entropy_cost": 0.2, "target_mea
 WEIGHTS = dataclasses.replace(SETTINGS, **COSTS)
 
 
-def judged(settings, agent, penalties):
+def judged(settings, agent, measured):
     advantage = jnp.asarray(np.random.default_rng(1).normal(size=(VALIDATION, 2)))
-    return outer_loss(settings, agent, random_experience(5, time=VALIDATION), advantage, penalties)[0]
+    return outer_loss(settings, agent, random_experience(5, time=VALIDATION), advantage, measured)[0]
 
 
 def outcome_of(learner, strategy, record, settings=WEIGHTS):
     """The outcome as a function of the rule's parameters, compiled together with its gradient."""
-    updates = make_updates(learner, strategy)
+    updates = make_updates(learner, strategy, penalties)
 
     def outcome(rule_params):
-        state, metrics = relive(updates, rule_params, record)
-        return judged(settings, state.params, mean_penalties(metrics))
+        state, _, measured = relive(updates, rule_params, record)
+        return judged(settings, state.params, mean_penalties(measured))
 
     return jax.jit(jax.value_and_grad(outcome))
 
@@ -105,25 +105,30 @@ def data_of(batch):
 
 def life_with_data_held_still():
     """`(rule_params, data, hold) -> loss, data`: the same window by another way; `hold` shows the rule the data of another life."""
-    rule, learner = with_penalties(disco(SIZES)), make_learner(disco(SIZES), optax.sgd(3.0))
+    rule, learner = disco(SIZES), make_learner(disco(SIZES), optax.sgd(3.0))
     record = jitted_record(learner, UPDATES)
 
     def one(rule_params, hold, state, inputs):
         experience, key, data = inputs
-        seen = []
+        seen, shown = [], []
 
         def targets(rule_params, memory, batch):
             seen.extend(data_of(batch))
             online, slow = jax.tree.map(lambda own, other: jnp.where(hold, other, own), data_of(batch), data)
-            return rule.targets(rule_params, memory, batch._replace(online=batch.online | online, slow=batch.slow | slow))
+            shown.append(batch._replace(online=batch.online | online, slow=batch.slow | slow))
+            return rule.targets(rule_params, memory, shown[0])
 
-        state, metrics = update(learner._replace(rule=rule._replace(targets=targets)), rule_params, state, experience, key)
-        return state, (metrics, seen)
+        def penalise(made, batch):
+            return penalties(made, shown[0])
+
+        holding = make_updates(learner._replace(rule=rule._replace(targets=targets)), "plain", penalise)
+        state, _, measured = holding.one(rule_params, state, experience, key)
+        return state, (measured, seen)
 
     def lived(rule_params, data, hold):
         inputs = (record.experience, record.keys, data)
-        state, (metrics, seen) = jax.lax.scan(functools.partial(one, rule_params, hold), record.learner_state, inputs)
-        return judged(WEIGHTS, state.params, mean_penalties(metrics)), seen
+        state, (measured, seen) = jax.lax.scan(functools.partial(one, rule_params, hold), record.learner_state, inputs)
+        return judged(WEIGHTS, state.params, mean_penalties(measured)), seen
 
     shapes = {"policy": (ACTIONS,), "value": (ACTIONS, SIZES.bins)}
     nothing = [{name: jnp.zeros((UPDATES, TIME + 1, STREAMS, *shape)) for name, shape in shapes.items()}] * 2
@@ -142,6 +147,26 @@ def test_gradient_of_a_discovered_rule_is_that_of_finite_differences_with_its_da
         direction = random_like(params, 0)
         free, held = (slopes(lambda p, h=hold: lived(p, data, h)[0], params, direction) for hold in (False, True))
         assert abs(free / held - 1) > 1e-4
+
+
+def test_penalties_are_an_output_of_their_own_and_carry_a_gradient():
+    learner = make_learner(smooth_rule(), optax.sgd(0.1))
+    record = jitted_record(learner, 1)
+    experience = jax.tree.map(lambda x: x[0], record.experience)
+    params = jax.jit(smooth_rule().init)(jax.random.key(0))
+
+    @jax.jit
+    def both(params):
+        updated = make_updates(learner, "plain", penalties).one(params, record.learner_state, experience, record.keys[0])
+        made = make_targets(learner, params, record.learner_state, experience)
+        return updated.metrics, updated.penalties, penalties(made.targets, made.batch)
+
+    metrics, found, wanted = both(params)
+    assert not set(metrics) & set(found)
+    assert found.keys() == {"policy_mean", "state_prediction_mean", "action_prediction_mean", "target_kl"}
+    jax.tree.map(lambda ours, theirs: np.testing.assert_allclose(ours, theirs, rtol=1e-6), found, wanted)
+    slopes = jax.jit(jax.grad(lambda params: both(params)[1]["state_prediction_mean"]))(params)
+    assert abs(float(slopes["gain"][2])) > 1e-6
 
 
 def test_segments_keep_the_fewest_agents():

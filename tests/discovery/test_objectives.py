@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from rulax.discovery.memory import Updates
+from rulax.discovery.memory import Updated, Updates
 from rulax.discovery.objectives import by_bootstrap
 from rulax.discovery.outer_loss import predict_along
 from rulax.discovery.window import Window
@@ -21,7 +21,7 @@ FREE = {"policy_entropy_cost": 0.0, "prediction_entropy_cost": 0.0, "target_kl_c
 
 def shift(amount, state, experience, key):
     """An update that makes every weight larger by a share: where it leads can be computed by hand."""
-    return state._replace(params=jax.tree.map(lambda p: p * (1 + amount), state.params)), {}
+    return Updated(state._replace(params=jax.tree.map(lambda p: p * (1 + amount), state.params)), {})
 
 
 def make_window(agent):

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.discovery import outer_loss as terms
-from rulax.discovery.outer_loss import outer_loss, penalties, with_penalties
+from rulax.discovery.outer_loss import outer_loss, penalties
 from rulax.discovery.settings import Discovery
-from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.types import Batch, Experience
 
 LOG2, LOG3 = np.log(2), np.log(3)
@@ -81,17 +80,6 @@ def test_penalties_on_targets():
         return penalties(targets, make_batch()._replace(slow={"policy": slow}))["target_kl"]
 
     assert not np.any(jax.grad(kl_of)(jnp.zeros((3, 1, 2))))  # the target comes to the slow policy, not the other way
-
-
-def test_a_rule_reports_its_penalties_and_stays_the_same():
-    def targets(rule_params, state, batch):
-        return {"policy": POLICY[:-1]}, state + 1, {"shown": jnp.float32(5)}
-
-    rule = UpdateRule(lambda n: {}, no_params, no_state, targets, lambda *_: (0, {}))
-    made, state, metrics = with_penalties(rule).targets({}, 3, make_batch())
-    assert (made["policy"] == POLICY[:-1]).all()
-    assert state == 4
-    assert metrics.keys() == {"shown", "penalty/policy_mean", "penalty/target_kl"}
 
 
 def test_the_loss_is_the_weighted_sum():

@@ -47,9 +47,9 @@ def test_a_window_lived_again_from_its_record_is_the_same():
     window = metrics["window"]
 
     def outcome(params):
-        learner, numbers = relive(problem.updates, params, window.record)
-        penalties = mean_penalties(numbers)
-        return outer_loss(family.settings, learner.params, window.validation, window.advantage, penalties)[0], learner
+        learner, _, penalties = relive(problem.updates, params, window.record)
+        means = mean_penalties(penalties)
+        return outer_loss(family.settings, learner.params, window.validation, window.advantage, means)[0], learner
 
     (loss, learner), again = jax.jit(jax.value_and_grad(outcome, has_aux=True))(rule_params())
     np.testing.assert_allclose(loss, metrics["outer_loss"], rtol=1e-5)

@@ -52,8 +52,8 @@ def test_the_estimator_is_the_meta_gradient_along_its_direction(monkeypatch):
     assert np.all(np.abs(exact) > 8 * error)  # so a zero, or the other sign, would not pass
 
 
-def test_the_method_learns_what_agents_are_born_with():
-    problem = run(block("A method"))["born_with"](make_problem(3), 0.25)
+def test_the_method_learns_initial_parameters():
+    problem = run(block("A method"))["initial_parameters"](make_problem(3), 0.25)
     start = jnp.array([3.0, 5.0])
     moved, _, _ = estimators.displacement(problem, start, make_member())
     exact, after, _ = estimators.backprop(problem, start, make_member())

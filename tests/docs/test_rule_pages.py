@@ -55,7 +55,7 @@ def test_metrics_are_those_that_are_logged(rule):
     def report():
         batch = random_batch(made)
         targets, _, said = make_targets(made, batch)
-        _, more = made.loss(taken_predictions(made, batch), targets, batch.experience)
+        _, more = made.loss({}, taken_predictions(made, batch), targets, batch.experience)
         return said, more
 
     said, more = jax.eval_shape(report)

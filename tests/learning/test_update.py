@@ -28,7 +28,7 @@ def reading_rule(params=no_params):
         scale = rule_params.get("scale", 1.0)
         return {"z": scale * mean[:-1], "policy": batch.slow["policy"][:-1]}, rule_state, {}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
         z = jnp.sum((taken["action_prediction"] - targets["z"]) ** 2, -1)
         return z + jnp.sum((taken["policy"] - targets["policy"] - experience.reward[..., None]) ** 2, -1), {}
 

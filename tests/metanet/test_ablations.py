@@ -36,7 +36,7 @@ def test_a_rule_works_with_and_without(switch, on):
     batch = random_batch(sizes)
     targets, state, metrics = targets_of(batch, sizes)
     assert set(targets) == expected
-    loss, loss_metrics = disco(sizes).loss(taken(batch), targets, batch.experience)
+    loss, loss_metrics = disco(sizes).loss({}, taken(batch), targets, batch.experience)
     assert loss.shape == (T, B)
     assert set(loss_metrics) == {f"{name}_loss" for name in expected} | {"entropy"}
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((loss, targets, state, metrics, loss_metrics)))

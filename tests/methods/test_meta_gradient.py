@@ -113,7 +113,7 @@ def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
     assert int(online.member.life.learner_state.updates) == 1
 
     def outcome(meta_params):
-        learner, _ = relive(problem.updates, meta_params, window.record)
+        learner = relive(problem.updates, meta_params, window.record).state
         return outer_loss(family.settings, learner.params, window.validation, window.advantage, {})[0]
 
     next_episode = jax.jit(jax.grad(outcome))(start.meta_params)

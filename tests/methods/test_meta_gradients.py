@@ -117,7 +117,7 @@ def surrogate(rule, numbers, behaviour, action, advantage):
     """The rule's loss of single steps [N]: experience with one step in N streams."""
     experience = Experience(None, action[None], advantage[None], None, None, jnp.ones((1, len(advantage)), bool), behaviour, ())
     taken = {"policy": jnp.broadcast_to(numbers, (1, len(advantage), numbers.size))}
-    return rule.loss(taken, {"advantage": advantage[None]}, experience)[0][0]
+    return rule.loss({}, taken, {"advantage": advantage[None]}, experience)[0][0]
 
 
 def test_the_second_derivative_is_right_for_a_softmax_bandit():

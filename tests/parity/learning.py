@@ -9,8 +9,8 @@ import optax
 
 from rulax.agents.layers import MLP
 from rulax.discovery.critic import CriticState, critic_optimiser, improve, judge
-from rulax.discovery.memory import Updates
-from rulax.discovery.outer_loss import look, outer_loss, with_penalties
+from rulax.discovery.memory import Updated, Updates
+from rulax.discovery.outer_loss import outer_loss, penalties, predict_along
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record, mean_penalties, relive
 from rulax.learning.optimisers import AdamState, make_optimiser
@@ -124,36 +124,31 @@ def learner_steps(data: Recorded, agent_file: Recorded, recorded: Recorded, rule
 # -- 7 -----------------------------------------------------------------------------------------------------------------------
 
 
-def over_every_step(rule: UpdateRule) -> UpdateRule:
-    """`with_penalties` as the notebook averages them: also over the steps that the loss leaves out."""
-
-    def targets(network, state, batch):
-        made = rule.targets(network, state, batch)
-        every = batch._replace(experience=batch.experience._replace(valid=jnp.ones_like(batch.experience.valid)))
-        return with_penalties(rule._replace(targets=lambda *_: made)).targets(network, state, every)
-
-    return rule._replace(targets=targets)
+def penalties_over_every_step(targets, batch):
+    """`penalties` as the notebook averages them: also over the steps that the loss leaves out."""
+    every = batch.experience._replace(valid=jnp.ones_like(batch.experience.valid))
+    return penalties(targets, batch._replace(experience=every))
 
 
 def notebook_loss(network, learner: Learner, sizes: Sizes, life: LearnerState, critic: CriticState, data: dict):
     """The window, critic and outer loss of discovery on recorded arrays, and all that the reference recorded of them."""
-    learner = learner._replace(rule=over_every_step(learner.rule))
 
     def one_update(network, life, experience, key):
         life, logs, batch, metrics = observed_update(learner, sizes, network, life, experience)
-        return life, metrics | {"logs": logs, "policy": jax.lax.stop_gradient(batch.online["policy"][:-1])}
+        shown = {"logs": logs, "policy": jax.lax.stop_gradient(batch.online["policy"][:-1])}
+        return Updated(life, metrics | shown, penalties_over_every_step(metrics["made"], batch))
 
     keys = jax.random.split(jax.random.key(0), data["train"].action.shape[0])
-    life, metrics = relive(Updates(one_update), network, Record(life, data["train"], keys))
+    life, metrics, penalised = relive(Updates(one_update), network, Record(life, data["train"], keys))
 
     def study(critic, inputs):
         return improve(NOTEBOOK, critic, *inputs), None
 
     critic, _ = jax.lax.scan(study, critic, (data["train_early"], metrics["policy"]))
-    policy = look(life.params, data["valid"])["policy"]
+    policy = predict_along(life.params, data["valid"])["policy"]
     judgement = judge(NOTEBOOK, critic, data["valid_early"], jax.lax.stop_gradient(policy[:-1]))
-    penalties = mean_penalties(metrics)
-    loss, parts = outer_loss(NOTEBOOK, life.params, data["valid_early"], judgement.normalised_advantage, penalties)
+    means = mean_penalties(penalised)
+    loss, parts = outer_loss(NOTEBOOK, life.params, data["valid_early"], judgement.normalised_advantage, means)
     meta_log = {
         "adv": jnp.mean(judgement.advantage),
         "normalized_adv": jnp.mean(judgement.normalised_advantage),

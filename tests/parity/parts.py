@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from rulax.learning.optimisers import adam_direction, make_optimiser
 from rulax.learning.update import Learner, Reading, gradient, init_learner_state, update
 from rulax.metanet.sizes import Constants, Sizes
-from rulax.rules.disco import disco, losses
+from rulax.rules.disco import disco, loss_weights, losses
 from rulax.rules.haiku_names import to_haiku
 from rulax.rules.pretrained import RuleFile, take_apart
 from rulax.settings import Learning
@@ -118,15 +118,15 @@ def agent_losses(data: Recorded, inputs: Recorded, rule: RuleFile, line: Line) -
 
 def loss_results(network, state, batch: Batch, sizes: Sizes) -> dict[str, Array]:
     """Everything of case 3, by the reference's names."""
-    constants = Constants()
     _, estimates, _ = run_rule(network, state, batch, sizes)
     made, _, _ = disco(sizes).targets(network, state, batch)
     taken, back = jax.vjp(lambda online: taken_of(online, batch.experience.action), batch.online)
     terms = losses(taken, made, batch.experience, sizes)
-    weighted = {name: getattr(constants, f"{name}_cost") * term for name, term in terms.items()}
+    weights = loss_weights(Constants())
+    weighted = {name: weights[name] * term for name, term in terms.items()}
     no_meta = weighted.pop("value")
     logs, logs_of_value = meta_logs(taken, batch, made, sizes), value_logs(taken, batch, made, estimates, sizes)
-    slopes, metrics = gradient(disco(sizes), Reading(taken, back, jnp.zeros(()), params=None), made, batch.experience)
+    slopes, metrics = gradient(disco(sizes), network, Reading(taken, back, jnp.zeros(()), params=None), made, batch.experience)
     results = {"agent_loss": sum(weighted.values()), "agent_loss_no_meta": no_meta, "mask": batch.experience.valid}
     results |= {f"component_{TERMS[name]}": term for name, term in terms.items()}
     results |= renamed(logs, "agent_loss_log/") | renamed(logs_of_value, "agent_loss_no_meta_log/")

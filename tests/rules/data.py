@@ -51,15 +51,20 @@ def with_cut(step=3, stream=1):
     return valid
 
 
-def mean_loss(rule, taken, targets, experience):
+def init_params(rule):
+    return rule.init(jax.random.key(0))
+
+
+def mean_loss(rule, taken, targets, experience, rule_params=None):
     """As the learner averages: over valid steps."""
-    loss, _ = rule.loss(taken, targets, experience)
+    rule_params = init_params(rule) if rule_params is None else rule_params
+    loss, _ = rule.loss(rule_params, taken, targets, experience)
     return jnp.sum(loss * experience.valid) / jnp.sum(experience.valid)
 
 
 def make_targets(rule, batch):
     """Targets, state and metrics of the first update of a life."""
-    return rule.targets(rule.init(jax.random.key(0)), rule.start(jax.random.key(1)), batch)
+    return rule.targets(init_params(rule), rule.start(jax.random.key(1)), batch)
 
 
 def gradients(rule, batch, targets):

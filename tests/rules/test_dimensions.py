@@ -95,7 +95,7 @@ def test_one_dimension_is_one_choice(name, monkeypatch):
 
     def slopes(taken, targets, experience):
         def total(predictions):
-            loss, _ = rule.loss(predictions, targets, experience)
+            loss, _ = rule.loss({}, predictions, targets, experience)
             return loss.sum(), loss
 
         return jax.grad(total, has_aux=True)(taken)
@@ -111,12 +111,12 @@ def test_q_learning_teaches_each_dimension_as_if_it_were_alone():
     rule = make_rule("q_learning").rule
     batches = same_events(rule, 2)
     targets, _, _ = make_targets(rule, side_by_side(batches))
-    loss, _ = rule.loss(taken_together(rule, batches), targets, side_by_side(batches).experience)
+    loss, _ = rule.loss({}, taken_together(rule, batches), targets, side_by_side(batches).experience)
     alone = 0.0
     for dimension, each in enumerate(batches):
         expected, _, _ = make_targets(rule, each)
         np.testing.assert_allclose(targets["value"][:, :, dimension], expected["value"], rtol=1e-5)
-        alone += rule.loss(taken_predictions(rule, each), expected, each.experience)[0]
+        alone += rule.loss({}, taken_predictions(rule, each), expected, each.experience)[0]
     np.testing.assert_allclose(loss, alone, rtol=1e-5)
 
 
@@ -135,7 +135,7 @@ def test_twin_dimensions_get_the_targets_of_one(name):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
     def slopes(taken, targets, experience):
-        return jax.grad(lambda predictions: rule.loss(predictions, targets, experience)[0].sum())(taken)
+        return jax.grad(lambda predictions: rule.loss({}, predictions, targets, experience)[0].sum())(taken)
 
     plain = slopes(taken_predictions(rule, batch), expected, batch.experience)
     twin = slopes(taken_together(rule, [batch, batch]), targets, twins.experience)

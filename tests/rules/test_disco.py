@@ -68,7 +68,7 @@ def test_costs_weigh_the_losses():
     targets, _, _ = targets_of(batch)
     terms = losses(taken(batch), targets, batch.experience, SMALL)
     costs = {f"{name}_cost": float(number) for number, name in enumerate(terms, 2)}
-    loss, metrics = disco(SMALL, Constants(**costs)).loss(taken(batch), targets, batch.experience)
+    loss, metrics = disco(SMALL, Constants(**costs)).loss({}, taken(batch), targets, batch.experience)
     np.testing.assert_allclose(loss, sum(costs[f"{name}_cost"] * term for name, term in terms.items()), rtol=1e-5)
     for name, term in terms.items():
         np.testing.assert_allclose(metrics[f"{name}_loss"], term.mean(), rtol=1e-5)
@@ -99,7 +99,7 @@ def test_it_runs_in_float64():
     with jax.enable_x64(True):
         batch = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, random_batch())
         targets, state, _ = targets_of(batch)
-        loss, _ = disco(SMALL).loss(taken(batch), targets, batch.experience)
+        loss, _ = disco(SMALL).loss({}, taken(batch), targets, batch.experience)
         assert {leaf.dtype for leaf in jax.tree.leaves((targets, state, loss))} == {jnp.dtype(jnp.float64)}
 
 

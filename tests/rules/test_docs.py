@@ -4,8 +4,10 @@ import importlib
 import inspect
 import re
 
+import pytest
+
 from rulax.rules.registry import RULES, make_rule
-from tests.rules.data import B, T, make_targets, random_batch, taken_predictions
+from tests.rules.data import B, T, init_params, make_targets, random_batch, taken_predictions
 from tests.shared import ROOT
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -35,13 +37,22 @@ def test_tables_are_the_defaults():
         assert f"### `{name}`" in PAGE
 
 
-def test_the_example_is_short_and_runs():
-    code = re.search(r"## Write your own\n\n```python\n(.*?)```", PAGE, re.DOTALL).group(1)
+def example(heading):
+    """What the first program under a heading defines."""
+    code = re.search(rf"## {heading}\n.*?```python\n(.*?)```", PAGE, re.DOTALL).group(1)
     assert len(code.splitlines()) <= 25
     names = {}
     exec(code, names)
-    rule = names["self_imitation"]()
+    return names
+
+
+EXAMPLES = {"Write your own": "self_imitation", "A loss that is learned": "learned_surrogate"}
+
+
+@pytest.mark.parametrize(("heading", "name"), EXAMPLES.items())
+def test_the_examples_are_short_and_run(heading, name):
+    rule = example(heading)[name]()
     batch = random_batch(rule)
     targets, _, _ = make_targets(rule, batch)
-    loss, _ = rule.loss(taken_predictions(rule, batch), targets, batch.experience)
+    loss, _ = rule.loss(init_params(rule), taken_predictions(rule, batch), targets, batch.experience)
     assert loss.shape == (T, B)

@@ -7,7 +7,7 @@ import pytest
 
 from rulax.rules.registry import RULES, make_rule
 from rulax.settings import Learning, Network
-from tests.rules.data import B, T, gradients, make_targets, random_batch, taken_predictions, with_cut
+from tests.rules.data import B, T, gradients, init_params, make_targets, random_batch, taken_predictions, with_cut
 
 HAND_DESIGNED = ["policy_gradient", "actor_critic", "ppo", "ppo_targets", "q_learning"]
 
@@ -31,7 +31,7 @@ def test_shapes_and_metrics(rule):
     targets, state, metrics = make_targets(rule, batch)
     assert {leaf.shape[:2] for leaf in jax.tree.leaves(targets)} == {(T, B)}
     assert jax.tree.structure(state) == jax.tree.structure(rule.start(jax.random.key(0)))
-    loss, loss_metrics = rule.loss(taken_predictions(rule, batch), targets, batch.experience)
+    loss, loss_metrics = rule.loss(init_params(rule), taken_predictions(rule, batch), targets, batch.experience)
     assert loss.shape == (T, B)
     assert {"policy_loss", "value_loss", "entropy"} <= set(loss_metrics)
     assert not set(metrics) & set(loss_metrics)
@@ -55,7 +55,7 @@ def test_an_invalid_step_contributes_nothing(rule):
     results = []
     for each in (batch, other):
         targets, state, metrics = make_targets(rule, each)
-        _, loss_metrics = rule.loss(taken_predictions(rule, each), targets, each.experience)
+        _, loss_metrics = rule.loss(init_params(rule), taken_predictions(rule, each), targets, each.experience)
         results.append((gradients(rule, each, targets), state, metrics, loss_metrics))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7), *results)
     for gradient in results[0][0].values():
@@ -67,9 +67,9 @@ def test_streams_are_independent_given_the_targets(rule):
     batch = random_batch(rule)
     targets, _, _ = make_targets(rule, batch)
     taken = taken_predictions(rule, batch)
-    whole, _ = rule.loss(taken, targets, batch.experience)
+    whole, _ = rule.loss(init_params(rule), taken, targets, batch.experience)
     experience = batch.experience._replace(memory=(), observation=())
-    part, _ = rule.loss(*jax.tree.map(lambda x: x[:, 1:2], (taken, targets, experience)))
+    part, _ = rule.loss(init_params(rule), *jax.tree.map(lambda x: x[:, 1:2], (taken, targets, experience)))
     np.testing.assert_allclose(part, whole[:, 1:2], rtol=1e-5)
 
 
@@ -77,7 +77,7 @@ def test_float64_stays_float64(rule):
     with jax.enable_x64(True):
         batch = jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, random_batch(rule))
         targets, _, _ = make_targets(rule, batch)
-        loss, _ = rule.loss(taken_predictions(rule, batch), targets, batch.experience)
+        loss, _ = rule.loss(init_params(rule), taken_predictions(rule, batch), targets, batch.experience)
         assert {leaf.dtype for leaf in jax.tree.leaves((targets, loss))} == {jnp.dtype(jnp.float64)}
 
 

@@ -48,9 +48,9 @@ def test_metrics_of_a_policy_that_has_not_moved_and_of_one_that_has():
     batch = random_batch(rule)
     targets, _, _ = make_targets(rule, batch)
     taken = taken_predictions(rule, batch)
-    _, still = rule.loss(taken, targets, batch.experience)
+    _, still = rule.loss({}, taken, targets, batch.experience)
     np.testing.assert_allclose([still["clip_fraction"], still["kl"]], 0, atol=1e-6)
-    _, moved = rule.loss(taken | {"policy": 3 * taken["policy"]}, targets, batch.experience)
+    _, moved = rule.loss({}, taken | {"policy": 3 * taken["policy"]}, targets, batch.experience)
     assert moved["clip_fraction"] > 0.3
     assert moved["kl"] > 0.05
 

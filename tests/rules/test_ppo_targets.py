@@ -70,5 +70,5 @@ def test_the_next_policy_is_learned_only_where_there_is_one():
     nothing[2, 0] = nothing[3, 1] = True  # the end of an episode, and a cut-off
     np.testing.assert_array_equal(learned, ~nothing)
     perfect = taken_predictions(rule, batch) | {"next_policy": batch.online["policy"][1:]}
-    _, metrics = rule.loss(perfect, targets, batch.experience)
+    _, metrics = rule.loss({}, perfect, targets, batch.experience)
     np.testing.assert_allclose(metrics["next_policy_loss"], 0, atol=1e-6)

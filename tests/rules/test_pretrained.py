@@ -199,7 +199,7 @@ def test_metadata_is_not_trusted(metadata, match, tmp_path):
 
 
 def test_other_endings_and_missing_files(tmp_path):
-    refused(tmp_path / "rule.txt", "rule.txt is no rule file")
+    refused(tmp_path / "rule.txt", "rule.txt is not a rule file")
     refused(tmp_path / "rule.npz", "rule.npz cannot be read: No such file")
 
 

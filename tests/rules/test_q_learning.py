@@ -57,7 +57,7 @@ def test_the_policy_follows_the_values(epsilon, temperature):
     policy = jax.nn.softmax(targets["policy"])
     np.testing.assert_allclose(policy, (1 - epsilon) * follow + epsilon / A, atol=1e-5)
     perfect = taken_predictions(rule, batch) | {"policy": targets["policy"]}
-    loss, metrics = rule.loss(perfect, targets, batch.experience)
+    loss, metrics = rule.loss({}, perfect, targets, batch.experience)
     np.testing.assert_allclose(metrics["policy_loss"], 0, atol=1e-6)
     assert jnp.isfinite(loss).all()
 

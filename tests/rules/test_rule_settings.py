@@ -34,6 +34,10 @@ def test_training_begins_with_the_settings_that_a_rule_was_found_with(tmp_path):
     assert (found.constants.discount, found.constants.trace) == (0.5, 0.95)
 
 
+def test_files_of_earlier_versions_know_a_setting_by_its_old_name(tmp_path):
+    assert make_rule(write(tmp_path, {"network": {"first_values": "zero"}})).network.value_init == "zero"
+
+
 def test_a_file_that_says_nothing_gets_the_usual_settings(tmp_path):
     recipe = make_rule(write(tmp_path, ""))
     assert (recipe.learning, recipe.network) == (LEARNING, NETWORK)

@@ -43,7 +43,7 @@ def align(
     reading = read(params, experience)
     batch = Batch(experience, params.predict(reading.embedding), slow.predict(slow.embed(experience)))
     targets, _, _ = rule.targets(rule_params, rule_state, batch)
-    slopes = jax.grad(mean_loss, has_aux=True)(reading.taken, rule, targets, experience)[0]
+    slopes = jax.grad(mean_loss, has_aux=True)(reading.taken, rule, rule_params, targets, experience)[0]
     weights = advantages(values, batch)
     (by_rule,) = reading.pull_back(slopes)
     (by_policy,) = reading.pull_back(policy_only(slopes))

@@ -42,7 +42,7 @@ def policy_gradient_times(sign: float) -> UpdateRule:
     def targets(params, state, batch):
         return {"weight": sign * advantages(no_value, batch)}, state, {}
 
-    def loss(taken, targets, experience):
+    def loss(rule_params, taken, targets, experience):
         return -targets["weight"] * log_probability(taken["policy"], experience.action), {}
 
     return UpdateRule(lambda actions: {"policy": Head(actions)}, no_params, no_state, targets, loss)

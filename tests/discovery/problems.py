@@ -1,0 +1,138 @@
+"""Problems for estimators: a quadratic, the discovery of a rule, whole lives, an initialisation (MAML), and meta-gradient RL.
+
+Each is a function that returns a `Given`; `SENSIBLE` names the estimators that make sense for each.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from rulax.agents import make_agent
+from rulax.discovery.estimators import ESTIMATORS, Problem
+from rulax.discovery.memory import Updates
+from rulax.discovery.meta_step import rule_problem
+from rulax.discovery.population import init_member
+from rulax.envs.choice import DelayedChoice
+from rulax.envs.regression import Sinusoid
+from rulax.learning.update import Learner
+from rulax.methods.adaptation import attempt, recorded, with_examples
+from rulax.methods.meta_gradient import Setting, Tuning, online_problem
+from rulax.rules.regression import regression
+from rulax.settings import Learning, Network
+from tests.discovery.families import LEARNING, make_family, member, rule_params
+
+DIFFERENTIABLE = ("backprop", "first_order")
+
+
+class Given(NamedTuple):
+    problem: Problem
+    meta_params: Any
+    member: Any
+
+
+class Seed(NamedTuple):
+    """A member that is nothing but randomness."""
+
+    key: jax.Array
+
+
+def split_seed(seed):
+    key, drawn = jax.random.split(seed.key)
+    return Seed(key), drawn
+
+
+CURVATURE, LOWEST, RATE = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([0.3, -0.7]), 0.1
+
+
+def slope(x):
+    """The gradient of the quadratic."""
+    return CURVATURE @ (x - LOWEST)
+
+
+class Arrived(NamedTuple):
+    """A member of the quadratic: where it is, and its randomness."""
+
+    at: jax.Array
+    key: jax.Array
+
+
+def quadratic():
+    """Half of (x - b)^T A (x - b) where a life begins; the life is one step of gradient descent."""
+
+    def live(updates, rule_params, arrived):
+        return arrived._replace(at=arrived.at - RATE * slope(arrived.at)), arrived.at, {}
+
+    def loss(x):
+        return 0.5 * (x - LOWEST) @ slope(x)
+
+    problem = Problem(
+        enter=lambda x, arrived: ({}, arrived._replace(at=x)),
+        live=live,
+        updates=Updates(lambda *_: None),
+        judge=lambda updates, rule_params, arrived, window: (loss(window), {}),
+        fitness=lambda arrived, window, metrics: -loss(window),
+        end_params=lambda arrived: arrived.at,
+        split_key=lambda arrived: (arrived._replace(key=jax.random.split(arrived.key)[0]), jax.random.split(arrived.key)[1]),
+    )
+    return Given(problem, jnp.array([1.5, 0.4]), Arrived(jnp.zeros(2), jax.random.key(0)))
+
+
+def discovery():
+    """A rule is discovered: what a life changes is not the rule, so there is nothing for `displacement`."""
+    return Given(rule_problem(make_family(), "plain"), rule_params(), member())
+
+
+def whole_lives():
+    """In every window an agent lives its whole life. Nothing of it is differentiated, and it need not have a `life`."""
+    family = make_family(learning=LEARNING.__class__(**{**vars(LEARNING), "learning_rate": 0.5}), window=3)
+    base = rule_problem(family, "plain")
+
+    def live(updates, rule_params, seed):
+        _, window, metrics = base.live(updates, rule_params, init_member(family, seed.key))
+        return seed, window, metrics
+
+    def mean_return(seed, window, metrics):
+        return metrics["episode_return"] / jnp.maximum(metrics["episodes"], 1)
+
+    problem = Problem(lambda params, seed: (params, seed), live, base.updates, fitness=mean_return, split_key=split_seed)
+    return Given(problem, rule_params(), Seed(jax.random.key(3)))
+
+
+def initialisation():
+    """MAML on one wave: an agent's initial parameters are learned."""
+    rule, learner = regression(), Learner(regression(), optax.sgd(0.1))
+    network = Network(hidden=(4, 3), activation="tanh", torso="mlp")
+
+    @jax.jit
+    def make():
+        agent = make_agent(jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float32), 1, rule.heads(1), network)
+        return agent, attempt(with_examples(Sinusoid(), 5, 7), learner, agent, jax.random.key(1), 2)
+
+    return Given(recorded(learner, rule), *make())
+
+
+def meta_gradient():
+    """The discount and trace of an agent are learned within its life."""
+    setting = Setting(
+        DelayedChoice(longest=4),
+        2,
+        learning=Learning(streams=3, unroll=4, learning_rate=0.01),
+        network=Network(hidden=(6,), activation="tanh"),
+    )
+    study = Tuning({"quick": setting}, "quick", 0)
+    problem = online_problem(setting.family(), 2)
+    return Given(problem, study.state.meta_params, study.state.online)
+
+
+PROBLEMS = {each.__name__: functools.cache(each) for each in (quadratic, discovery, whole_lives, initialisation, meta_gradient)}
+SENSIBLE = {
+    "quadratic": tuple(ESTIMATORS),
+    "discovery": (*DIFFERENTIABLE, "evolution"),
+    "whole_lives": ("evolution",),
+    "initialisation": tuple(ESTIMATORS),
+    "meta_gradient": (*DIFFERENTIABLE, "evolution"),
+}
