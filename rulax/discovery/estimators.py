@@ -14,8 +14,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rulax.agents.base import join, split
 from rulax.discovery.memory import Update, Updates
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.learning.update import LearnerState
+from rulax.types import Array, Experience, Metrics, PyTree
 
 Member = PyTree  # a NamedTuple with a `life`: learning/life.py
 Window = PyTree  # what `live` leaves for `judge`
@@ -59,8 +61,10 @@ def detached(update: Update) -> Update:
     def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> tuple[LearnerState, Metrics]:
         before = jax.lax.stop_gradient(state)
         after, metrics = update(rule_params, before, experience, key)
-        params = jax.tree.map(lambda old, data, new: old + (new - data), state.params, before.params, after.params)
-        return after._replace(params=params), metrics
+        trained, carried = split(after.params)
+        parts = split(state.params)[0], split(before.params)[0], trained
+        trained = jax.tree.map(lambda old, data, new: old + (new - data), *parts)
+        return after._replace(params=join(trained, carried)), metrics
 
     return one_update
 

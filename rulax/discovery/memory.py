@@ -17,9 +17,20 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.learning.update import INNER_GRADIENT, Learner, Reading, gradient, mean_loss, read, taken_and_embedding, update
+from rulax.agents.base import Agent, join, split
+from rulax.learning.update import (
+    INNER_GRADIENT,
+    Learner,
+    LearnerState,
+    Reading,
+    gradient,
+    mean_loss,
+    read,
+    taken_and_embedding,
+    update,
+)
 from rulax.rules.base import UpdateRule
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.types import Array, Experience, Metrics, PyTree
 
 Update = Callable[[PyTree, LearnerState, Experience, Array], tuple[LearnerState, Metrics]]
 STRATEGIES = ("plain", "mixed", "remat", "both", "segments")  # from the fastest to the smallest
@@ -91,22 +102,24 @@ def mixed_gradient(rule: UpdateRule, reading: Reading, targets: PyTree, experien
     """
 
     @jax.custom_vjp
-    def inner(params: PyTree, targets: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
-        return gradient(rule, read(params, experience), targets, experience)
+    def inner(trained: Agent, targets: PyTree, carried: Agent, experience: Experience) -> tuple[PyTree, Metrics]:
+        return gradient(rule, read(join(trained, carried), experience), targets, experience)
 
     def forward(*inputs: Any) -> tuple[Any, Any]:
         return inner(*inputs), inputs
 
-    def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, None]:
-        params, targets, experience = inputs
+    def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, None, None]:
+        trained, targets, carried, experience = inputs
 
-        def loss(params: PyTree, targets: PyTree) -> Array:
-            return mean_loss(taken_and_embedding(params, experience)[0], rule, targets, experience)[0]
+        def loss(trained: Agent, targets: PyTree) -> Array:
+            taken, _ = taken_and_embedding(join(trained, carried), experience)
+            return mean_loss(taken, rule, targets, experience)[0]
 
-        def whole(params: PyTree) -> tuple[PyTree, PyTree]:
-            return jax.grad(loss, argnums=(0, 1))(params, targets)
+        def whole(trained: Agent) -> tuple[PyTree, PyTree]:
+            return jax.grad(loss, argnums=(0, 1))(trained, targets)
 
-        return *jax.jvp(whole, (params,), (slopes[0],))[1], None
+        return *jax.jvp(whole, (trained,), (slopes[0],))[1], None, None  # what is carried, and experience, are data
 
     inner.defvjp(forward, backward)
-    return inner(reading.params, targets, experience)
+    trained, carried = split(reading.params)
+    return inner(trained, targets, carried, experience)

@@ -9,7 +9,7 @@ from rulax.discovery.estimators import Problem, backprop, displacement, evolutio
 from rulax.discovery.memory import Updates
 from rulax.discovery.population import Member
 from rulax.learning.life import Life
-from rulax.types import LearnerState
+from rulax.learning.update import LearnerState
 
 GOAL, WANTED, START = np.array([1.0, -2.0]), np.array([0.3, 0.7]), np.array([0.2, 0.1])
 
