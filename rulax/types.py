@@ -1,6 +1,7 @@
 """The data that everything else passes around: experience, predictions, and the two readings of them that a rule may use.
 
-Axes, everywhere and in this order: `[A]gents, [N]updates, [T]ime, [B]streams`, then features. They are never transposed.
+Axes, everywhere and in this order: agents, updates [N], time [T], streams [B], then features. They are never transposed. Of the
+features, A is always the number of actions to choose from and D the number of dimensions that an action has.
 The paper's letters, given once: `policy` is pi, `state_prediction` y, `action_prediction` z, `value` q, `next_policy` p;
 `params` is theta (what the agent learns), `rule_params` is eta (what discovery learns).
 """
@@ -18,10 +19,9 @@ Metrics = dict[str, Array]
 
 
 class Factored(NamedTuple):
-    """A policy over actions of D dimensions, each chosen by itself. It has a type of its own because its shape does not say so.
+    """A policy over actions of D dimensions, each chosen independently. It has its own type because its shape alone cannot tell.
 
-    What a rule asks of a policy (values/policies.py) answers for all dimensions together: log-probabilities, entropies and
-    divergences add up.
+    Log-probabilities, entropies and divergences (values/policies.py) are sums over the dimensions.
     """
 
     logits: Array  # [..., D, A]
@@ -32,7 +32,11 @@ Predictions = dict[str, Any]  # Array each, but for the policy: Policy
 
 
 class Experience(NamedTuple):
-    """What happened. T steps need T + 1 observations; every other field has exactly T."""
+    """What happened in T steps of B streams.
+
+    `observation` and `first` have T + 1 entries, the last one for what the last action led to; `memory` has no time axis, it is
+    what the agent remembered before the first observation; every other field has T entries.
+    """
 
     observation: PyTree  # [T+1, B, ...]  observation[t] is what action[t] was chosen from
     action: Array  # [T, B], or [T, B, D] where an action has D dimensions
@@ -45,15 +49,15 @@ class Experience(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Experience and two readings of all its T + 1 observations, every action included."""
+    """Experience, and the predictions of two agents at all its T + 1 observations, for every action."""
 
     experience: Experience
-    online: Predictions  # [T+1, B, ...] by the agent as it is
+    online: Predictions  # [T+1, B, ...] by the agent that learns
     slow: Predictions  # [T+1, B, ...] by its slowly moving copy
 
 
 class Head(NamedTuple):
-    """One thing that an agent must predict: `size` numbers per state, or per state and action.
+    """One prediction of an agent: `size` numbers per state, or per state and action.
 
     Where actions have D dimensions, "per action" is per dimension and choice, and the policy has `size` numbers per dimension.
     """
@@ -62,33 +66,23 @@ class Head(NamedTuple):
     per_action: bool = False
 
 
-class LearnerState(NamedTuple):
-    """One agent in the middle of its life: everything that an update changes."""
-
-    params: PyTree  # the agent itself: an equinox module of arrays
-    slow: PyTree  # its slowly moving copy
-    optimiser_state: PyTree
-    rule_state: PyTree  # the rule's memory over this lifetime
-    updates: Array  # [] how many updates it has made
-
-
 def logits_of(policy: Policy) -> Array:
     """A policy's logits, [..., A] or [..., D, A]."""
     return policy.logits if isinstance(policy, Factored) else policy
 
 
 def now(values: PyTree) -> PyTree:
-    """Of `T + 1` entries, the `T` at which an action was taken."""
+    """The first T of T + 1 entries [T+1, ...]: those at which an action was taken."""
     return jax.tree.map(lambda x: x[:-1], values)
 
 
 def later(values: PyTree) -> PyTree:
-    """Of `T + 1` entries, the `T` that the actions led to."""
+    """The last T of T + 1 entries [T+1, ...]: those that the actions led to."""
     return jax.tree.map(lambda x: x[1:], values)
 
 
 def strong(tree: PyTree) -> PyTree:
-    """The same numbers as arrays whose type is not weak: else a scan takes them for two types, or a program is compiled twice."""
+    """The same numbers as arrays without JAX's weak types, which make a scan's carry change its type or compile a program twice."""
 
     def one(x: Any) -> Any:
         x = jnp.asarray(x)

@@ -1,4 +1,4 @@
-"""The agent: torso, core and heads in one equinox module of arrays, so that an agent *is* its parameters.
+"""The ordinary agent, for discrete actions: torso, core and heads in one equinox module of arrays, so that it *is* its parameters.
 
 Learning reads it in three calls (learning/update.py): `embed` once, for all that does not depend on an action, then `predict` for
 every action and `predict_taken` for the actions that were taken. Acting reads only the policy and the memory.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import equinox as eqx
 import jax
 
+from rulax.agents.base import BaseAgent
 from rulax.agents.cores import NoCore, RecurrentCore, make_core
 from rulax.agents.heads import Embedded, Heads
 from rulax.agents.torsos import Torso, make_torso
@@ -18,51 +18,55 @@ from rulax.settings import Network
 from rulax.types import Array, Experience, Head, Policy, Predictions, PyTree, now
 
 
-class Agent(eqx.Module):
-    """One agent's parameters, and what can be asked of them."""
+class CategoricalAgent(BaseAgent):
+    """An agent (`agents/base.py`) whose policy is categorical, or one categorical policy per dimension of an action."""
 
     torso: Torso
     core: NoCore | RecurrentCore
     heads: Heads
 
     def initial_memory(self, num_streams: int) -> PyTree:
-        """Memory before anything was seen, [B, ...]; () if there is none."""
         return self.core.initial((num_streams,))
 
     def act(self, observation: PyTree, first: Array, memory: PyTree) -> tuple[Policy, PyTree]:
-        """Policy logits [B, A] (or `Factored`, [B, D, A]) for one observation per stream, and the memory after it."""
+        """Logits [B, A] (or `Factored`, [B, D, A]) and the memory."""
         memory, embedding = self.core.step(memory, self.torso(observation), first)
         return self.heads.policy(embedding), memory
 
     def remember(self, experience: Experience) -> PyTree:
-        """The memory after all observations but the last, which is where acting goes on from."""
         embedded = self.torso(jax.tree.map(now, experience.observation))
         return self.core.remember(experience.memory, embedded, now(experience.first))
 
     def embed(self, experience: Experience) -> Embedded:
-        """What the agent makes of each of the T + 1 observations before it looks at actions, leaves [T+1, B, ...]."""
+        """The predictions per state, and what those per action start from, for each of the T + 1 observations."""
         flat, mlp = self.torso.flat(experience.observation), self.torso.mlp
-        # A torso that ends linear and heads that begin so are one matrix. To multiply the two first costs as much as one row per
-        # output; every row after that saves the torso's last layer, forwards and backwards. Disco103 on Catch: 2.4 of 20 GFLOP.
+        # Where the torso's last layer and the heads' first ones are both linear, they are one matrix. Multiplying the two costs as
+        # much as one row per output; every further row saves the torso's last layer, forwards and backwards (Disco103 on Catch:
+        # 2.4 of 20 GFLOP).
         outputs = sum(layer.bias.size for layer in self.heads.first_layers())
         if isinstance(self.core, NoCore) and not mlp.activate_last and experience.first.size > outputs:
             return self.heads.after(mlp.layers[-1]).begin(mlp.before_last(flat))
         return self.heads.begin(self.core.unroll(experience.memory, mlp(flat), experience.first))
 
     def predict(self, embedded: Embedded) -> Predictions:
-        """All predictions for all actions: per state [..., size], per action [..., A, size] or [..., D, A, size]."""
         return self.heads.every(embedded)
 
     def predict_taken(self, embedded: Embedded, action: Array) -> Predictions:
-        """All predictions, those per action only at the action given: [..., size] or [..., D, size]."""
         return self.heads.taken(embedded, action)
 
 
 def make_agent(
-    key: Array, observation: PyTree, num_actions: int, heads: Mapping[str, Head], network: Network, action_dimensions: int = 0
-) -> Agent:
-    """A fresh agent for one rule and one environment, of whose observations it has to know shapes and dtypes."""
+    key: Array,
+    observation: PyTree,
+    num_actions: int,
+    heads: Mapping[str, Head],
+    network: Network,
+    action_dimensions: int = 0,
+    num_streams: int = 1,
+) -> CategoricalAgent:
+    """A fresh agent for one rule and one environment; an `AgentMaker`, whose docstring explains the arguments."""
+    del num_streams  # it keeps nothing for each stream beside its memory
     key_torso, key_core, key_heads = jax.random.split(key, 3)
     torso = make_torso(key_torso, observation, network)
     core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size)
-    return Agent(torso, core, Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions))
+    return CategoricalAgent(torso, core, Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions))

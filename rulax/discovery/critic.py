@@ -18,7 +18,7 @@ from rulax.agents.layers import MLP
 from rulax.discovery.settings import Discovery
 from rulax.learning.optimisers import make_optimiser
 from rulax.settings import Learning
-from rulax.types import Array, Experience, PyTree, now
+from rulax.types import Array, Experience, Policy, PyTree, now
 from rulax.values.normalisation import Moments, masked_mean, normalise, start_moments, update_moments
 from rulax.values.policies import log_probability
 from rulax.values.returns import over_streams, vtrace
@@ -67,14 +67,14 @@ def squashed_value(params: eqx.Module, experience: Experience) -> Array:
     return params(observation.astype(dtype))[..., 0]  # type: ignore[operator]
 
 
-def judge(settings: Discovery, critic: CriticState, experience: Experience, policy: Array) -> Judgement:
+def judge(settings: Discovery, critic: CriticState, experience: Experience, policy: Policy) -> Judgement:
     """V-trace for the policy whose logits at the T steps are given, [T, B, A]."""
     value = signed_parabolic(squashed_value(critic.params, experience))
     return judge_by(settings, (critic.advantage, critic.error), value, experience, policy)
 
 
 def judge_by(
-    settings: Discovery, moments: tuple[Moments, Moments], value: Array, experience: Experience, policy: Array
+    settings: Discovery, moments: tuple[Moments, Moments], value: Array, experience: Experience, policy: Policy
 ) -> Judgement:
     """The same from values [T+1, B] and the moments of advantages and errors so far."""
     action, valid = experience.action, experience.valid
@@ -96,7 +96,7 @@ def judge_by(
     )
 
 
-def improve(settings: Discovery, critic: CriticState, experience: Experience, policy: Array) -> CriticState:
+def improve(settings: Discovery, critic: CriticState, experience: Experience, policy: Policy) -> CriticState:
     """One step of the critic: its output moves by the normalised error, so that the scale of rewards does not matter."""
     judgement = judge(settings, critic, experience, policy)
 

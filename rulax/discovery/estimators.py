@@ -18,9 +18,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import jax
 import jax.numpy as jnp
 
+from rulax.agents.base import join, split
 from rulax.discovery.memory import Update, Updated, Updates
 from rulax.discovery.settings import Discovery
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.learning.update import LearnerState
+from rulax.types import Array, Experience, Metrics, PyTree
 
 M = TypeVar("M")  # a member: everything that one agent carries from window to window
 W = TypeVar("W")  # a window: what `live` leaves for `judge` and `fitness`
@@ -90,8 +92,10 @@ def detached(update: Update) -> Update:
     def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Updated:
         before = jax.lax.stop_gradient(state)
         updated = update(rule_params, before, experience, key)
-        params = jax.tree.map(lambda old, data, new: old + (new - data), state.params, before.params, updated.state.params)
-        return updated._replace(state=updated.state._replace(params=params))
+        trained, carried = split(updated.state.params)
+        parts = split(state.params)[0], split(before.params)[0], trained
+        trained = jax.tree.map(lambda old, data, new: old + (new - data), *parts)
+        return updated._replace(state=updated.state._replace(params=join(trained, carried)))
 
     return one_update
 

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.learning.train import COMPILE_FAST, Trainer, TrainerConfig
+from rulax.envs.base import Environment
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig
 from rulax.rules.base import Recipe
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree
 
@@ -44,7 +45,7 @@ class Baselines(NamedTuple):
         return float(np.clip((final_return - self.untrained) / self.scale, WORST, BEST))
 
 
-class OnceTrainer(Trainer):
+class OnceTrainer(CompiledTrainer):
     """Trains as every trainer does; its program runs once, so that the quickest to compile is the best."""
 
     compile_options = COMPILE_FAST
@@ -53,7 +54,15 @@ class OnceTrainer(Trainer):
 class Evaluation:
     """Fresh agents in one family. One compiled program serves every rule of the same sizes."""
 
-    def __init__(self, name: str, environment: Any, recipe: Recipe, seeds: int, steps: int, kind: type[Trainer] = Trainer):
+    def __init__(
+        self,
+        name: str,
+        environment: Environment,
+        recipe: Recipe,
+        seeds: int,
+        steps: int,
+        kind: type[CompiledTrainer] = CompiledTrainer,
+    ):
         self.name = name
         self.trainer = kind(environment, recipe, TrainerConfig(seeds, steps, task="random"))
         self._initial_state: Any = None
@@ -94,7 +103,9 @@ def evaluation_steps(recipe: Recipe, updates: int) -> int:
     return updates * recipe.learning.streams * recipe.learning.unroll
 
 
-def measure_baselines(name: str, environment: Any, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int) -> Baselines:
+def measure_baselines(
+    name: str, environment: Environment, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int
+) -> Baselines:
     """Both yardsticks of one family: the same agents as in an exam, never updated; and a rule in its own recommended settings."""
     found = []
     for each in (frozen(recipe), hand_designed):

@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rulax.agents.base import Agent, join, split
 from rulax.learning.update import (
     INNER_GRADIENT,
     Learner,
+    LearnerState,
     Reading,
     follow_targets,
     gradient,
@@ -30,7 +32,7 @@ from rulax.learning.update import (
     taken_and_embedding,
 )
 from rulax.rules.base import UpdateRule
-from rulax.types import Array, Batch, Experience, LearnerState, Metrics, PyTree
+from rulax.types import Array, Batch, Experience, Metrics, PyTree
 
 STRATEGIES = ("plain", "mixed", "remat", "both", "segments")  # from the fastest to the smallest
 ONE_PASS = ("mixed", "both")  # they differentiate one gradient per update
@@ -135,23 +137,26 @@ def mixed_gradient(
 
     # Everything that is to receive a derivative must be an argument: a custom VJP cannot see what it closes over.
     @jax.custom_vjp
-    def inner(params: PyTree, targets: PyTree, rule_params: PyTree, experience: Experience) -> tuple[PyTree, Metrics]:
-        return gradient(rule, rule_params, read(params, experience), targets, experience)
+    def inner(
+        trained: Agent, targets: PyTree, rule_params: PyTree, carried: Agent, experience: Experience
+    ) -> tuple[PyTree, Metrics]:
+        return gradient(rule, rule_params, read(join(trained, carried), experience), targets, experience)
 
     def forward(*inputs: Any) -> tuple[Any, Any]:
         return inner(*inputs), inputs
 
-    def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, PyTree, None]:
-        params, targets, rule_params, experience = inputs
+    def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, PyTree, None, None]:
+        trained, targets, rule_params, carried, experience = inputs
 
-        def loss(params: PyTree, targets: PyTree, rule_params: PyTree) -> Array:
-            taken, _ = taken_and_embedding(params, experience)
+        def loss(trained: Agent, targets: PyTree, rule_params: PyTree) -> Array:
+            taken, _ = taken_and_embedding(join(trained, carried), experience)
             return mean_loss(taken, rule, rule_params, targets, experience)[0]
 
-        def whole(params: PyTree) -> tuple[PyTree, PyTree, PyTree]:
-            return jax.grad(loss, argnums=(0, 1, 2))(params, targets, rule_params)
+        def whole(trained: Agent) -> tuple[PyTree, PyTree, PyTree]:
+            return jax.grad(loss, argnums=(0, 1, 2))(trained, targets, rule_params)
 
-        return *jax.jvp(whole, (params,), (slopes[0],))[1], None
+        return *jax.jvp(whole, (trained,), (slopes[0],))[1], None, None  # what is carried, and experience, are data
 
     inner.defvjp(forward, backward)
-    return inner(reading.params, targets, rule_params, experience)
+    trained, carried = split(reading.params)
+    return inner(trained, targets, rule_params, carried, experience)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from rulax.agents.base import join, split
 from rulax.discovery.memory import Updates
 from rulax.discovery.outer_loss import now_taken, outer_loss, policy_gradient, predict_along
 from rulax.discovery.population import Family, Member
@@ -47,11 +48,14 @@ def by_bootstrap(family: Family) -> Objective:
         data = jax.lax.stop_gradient((rule_params, member))  # the agent moves to the target, not the target to it
         later = live(further, updates, *data)[0].life.learner_state.params
 
-        def loss(agent: PyTree) -> Array:
-            return policy_gradient(now_taken(predict_along(agent, window.validation)), window.validation, window.advantage)
+        trained, carried = split(later)
 
-        ahead = jax.tree.map(lambda p, g: p - settings.bootstrap_rate * g, later, jax.grad(loss)(later))
-        wanted = jax.lax.stop_gradient(now_taken(predict_along(ahead, window.validation))["policy"])
+        def loss(trained: PyTree) -> Array:
+            predicted = now_taken(predict_along(join(trained, carried), window.validation))
+            return policy_gradient(predicted, window.validation, window.advantage)
+
+        ahead = jax.tree.map(lambda p, g: p - settings.bootstrap_rate * g, trained, jax.grad(loss)(trained))
+        wanted = jax.lax.stop_gradient(now_taken(predict_along(join(ahead, carried), window.validation))["policy"])
         reached = now_taken(predict_along(window.agent, window.validation))["policy"]
         distance = masked_mean(kl(wanted, reached), window.validation.valid)
         _, parts = outer_loss(settings, window.agent, window.validation, window.advantage, window.penalties)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from rulax.agents.base import overwrite, write
 from rulax.discovery.critic import improve, judge
 from rulax.discovery.memory import Penalties, Updated, Updates, repeat
 from rulax.discovery.population import Family, Member
-from rulax.learning.life import draw, episode_metrics, split_keys, store
+from rulax.learning.life import Keys, Life, draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.learning.update import LearnerState
+from rulax.types import Array, Experience, Metrics, PyTree
 
 
 class Window(NamedTuple):
@@ -35,6 +37,18 @@ class Record(NamedTuple):
     learner_state: LearnerState  # before the first update
     experience: Experience  # [N, T, B, ...] what each update learned from
     keys: Array  # [N] and its randomness
+    written: PyTree = ()  # [N, ...] the agent's arrays that it wrote before each update (agents/base.py); () if none
+
+
+class Collected(NamedTuple):
+    """One unroll of a member's life."""
+
+    life: Life  # after it, the agent having written what it keeps of it
+    experience: Experience  # [T, B] as the environment paid for it: for the critic and for validation
+    learned_from: Experience  # [T, B] as the agent wants to learn from it
+    metrics: Metrics
+    keys: Keys
+    written: PyTree  # the arrays that the agent wrote
 
 
 def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) -> tuple[Member, Window, Metrics]:
@@ -42,46 +56,52 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     settings, before = family.settings, member.life.learner_state
 
     def one(member: Member, _: None) -> tuple[Member, tuple]:
-        life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
-        life = store(life, fresh)
+        life, fresh, learned_from, acted, keys, written = collect_as_data(family, member, family.recipe.learning.unroll)
+        life = store(life, learned_from)
         key_mix, key_update = jax.random.split(keys.learn)
-        experience = draw(family.recipe.learning, life, fresh, key_mix)
-        learner, learned, penalties = updates.one(rule_params, life.learner_state, experience, key_update)
+        experience = draw(family.recipe.learning, life, learned_from, key_mix)
+        state, learned, penalties = updates.one(rule_params, life.learner_state, experience, key_update)
         critic = member.critic
         if settings.critic_learns_from == "updates":
             critic = improve(settings, critic, fresh, fresh.behaviour)  # fresh experience is on policy
-        member = member._replace(life=life._replace(learner_state=learner, key=keys.life), critic=critic, age=member.age + 1)
-        return member, (experience, key_update, learned | acted, penalties)
+        member = member._replace(life=life._replace(learner_state=state, key=keys.life), critic=critic, age=member.age + 1)
+        return member, (experience, key_update, written, learned | acted, penalties)
 
-    member, (experience, keys, metrics, penalties) = repeat(updates, one, member, None, settings.window)
-    after, validation, acted, keys_after = collect_as_data(family, member, settings.validation_unroll)
+    member, (experience, keys, written, metrics, penalties) = repeat(updates, one, member, None, settings.window)
+    agent = member.life.learner_state.params  # judged is the agent that acts, before it writes anything about its validation
+    after, validation, _, acted, keys_after, _ = collect_as_data(family, member, settings.validation_unroll)
     judgement = judge(settings, member.critic, validation, validation.behaviour)
     critic = member.critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
     if settings.critic_learns_from == "validation":
         critic = improve(settings, member.critic, validation, validation.behaviour)
     member = member._replace(life=after._replace(key=keys_after.life), critic=critic)
-    record = Record(before, experience, keys)
-    window = Window(member.life.learner_state.params, mean_penalties(penalties), validation, judgement.normalised_advantage, record)
+    record = Record(before, experience, keys, written)
+    window = Window(agent, mean_penalties(penalties), validation, judgement.normalised_advantage, record)
     return member, window, describe(metrics, validation, acted)
 
 
-def collect_as_data(family: Family, member: Member, unroll: int):
+def collect_as_data(family: Family, member: Member, unroll: int) -> Collected:
     """Act with the agent as it is. To the meta-gradient what happens is data: no derivative passes through the environment."""
-    keys = split_keys(member.life)
-    agent, actor = jax.lax.stop_gradient((member.life.learner_state.params, member.life.actor))
-    actor, experience, episode = act(family.streams, agent, actor, unroll, keys.act)
-    return member.life._replace(actor=actor), experience, episode_metrics(experience, episode), keys
+    keys, state = split_keys(member.life), member.life.learner_state
+    agent, actor = jax.lax.stop_gradient((state.params, member.life.actor))
+    actor, experience, episodes = act(family.streams, agent, actor, unroll, keys.act)
+    agent, learned_from, written = write(state.params, experience, episodes)
+    life = member.life._replace(actor=actor, learner_state=state._replace(params=agent))
+    return Collected(life, experience, learned_from, episode_metrics(experience, episodes), keys, written)
 
 
 def relive(updates: Updates, rule_params: PyTree, record: Record) -> Updated:
     """The same updates from recorded arrays: the agent after them, and their metrics and penalties, [N] each."""
 
-    def one(learner: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, tuple[Metrics, Penalties]]:
-        learner, metrics, penalties = updates.one(rule_params, learner, *inputs)
-        return learner, (metrics, penalties)
+    def one(state: LearnerState, inputs: tuple[Experience, Array, PyTree]) -> tuple[LearnerState, tuple[Metrics, Penalties]]:
+        experience, key, written = inputs
+        state = state._replace(params=overwrite(state.params, written))
+        state, metrics, penalties = updates.one(rule_params, state, experience, key)
+        return state, (metrics, penalties)
 
-    learner, outputs = repeat(updates, one, record.learner_state, (record.experience, record.keys), len(record.keys))
-    return Updated(learner, *outputs)
+    inputs = record.experience, record.keys, record.written
+    state, outputs = repeat(updates, one, record.learner_state, inputs, len(record.keys))
+    return Updated(state, *outputs)
 
 
 def mean_penalties(penalties: Penalties) -> Penalties:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -112,6 +112,16 @@ def is_symbols(leaf: jax.ShapeDtypeStruct) -> bool:
 def is_image(leaf: jax.ShapeDtypeStruct) -> bool:
     """Whether it is a picture [H, W, C], or a map of symbols [H, W] or [H, W, C]."""
     return len(leaf.shape) == 3 or (is_symbols(leaf) and len(leaf.shape) == 2)
+
+
+class Streams(Protocol):
+    """Endless streams of a jittable environment, side by side: what an agent acts in. `wrappers.streams` makes them."""
+
+    def start(self, task: PyTree, key: Array) -> tuple[PyTree, Timestep]:
+        """Begin every stream: their state and the first timestep, leaves [B, ...]."""
+
+    def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Timestep]:
+        """One action per stream, [B] or [B, D]: the state and the timestep after it."""
 
 
 class EnvironmentFailed(RuntimeError):

@@ -1,7 +1,7 @@
-"""Training on environments that step on the CPU (Gymnasium): the same life as in learning/train.py, with acting done by the host.
+"""Training in environments that step on the CPU (Gymnasium): the same life as in learning/train.py, with acting done by the host.
 
 All seeds share one set of streams, [K * B], and each decision is one compiled call for all of them. While the streams are stepped,
-a second thread can learn from the batch before (`overlap`): the agent then acts with parameters that are one update old.
+a second thread can learn from the unroll before (`overlap`): the agent then acts as it was before that update.
 """
 
 from __future__ import annotations
@@ -15,15 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.agents.distributions import sample_choice
+from rulax.agents import Agent
+from rulax.agents.base import overwrite, write
 from rulax.envs.adapters.restart import RestartingStreams
+from rulax.envs.base import Episode, HostEnvironment
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
 from rulax.learning.host_replay import HostReplay
 from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, init_agent, split_keys
 from rulax.learning.rollout import Actor
-from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, Trainer, TrainState, not_measured
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, BaseTrainer, TrainerConfig, TrainState, not_measured
+from rulax.learning.update import LearnerState
+from rulax.rules.base import Recipe
+from rulax.types import Array, Experience, Metrics, PyTree
 
 HostMetrics = dict[str, np.ndarray]
 
@@ -32,22 +36,30 @@ class Acted(NamedTuple):
     """One unroll of every stream, and where it led."""
 
     fresh: Experience  # [K, B, T, ...]: a trajectory in one piece, as replay keeps it
+    episodes: Episode  # [K, B, T] those that ended
     actor: Actor
     keys: Keys
     metrics: HostMetrics  # [K]
 
 
-class HostTrainer(Trainer):
-    """Trains K agents on a host environment.
+class HostTrainer(BaseTrainer):
+    """Trains K agents in a host environment.
 
     A resumed run starts new episodes, with an empty replay buffer that is filled again to its warm-up: neither is in a checkpoint.
     With `overlap`, the unroll that is being learned from and the one after it are on their way when `advance` returns, and lost
-    to a run that is stopped there; which parameters acted in which unroll does not depend on that, nor on any timing.
+    to a run that is stopped there; which agent acted in which unroll does not depend on that, nor on any timing.
+
+    Writing an unroll down (`Agent.written`) is the first part of learning from it: the agent that is written to is the one that is
+    about to be updated, and the thread that updates it does it. With `overlap` the whole agent that acts is one update old, what it
+    carries included: unroll i + 1 is acted while unroll i is learned from, with a table that holds unrolls 0 to i - 1.
     """
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
-        learning, config = self.recipe.learning, self.config
+    environment: HostEnvironment
+
+    def __init__(self, environment: HostEnvironment, recipe: Recipe, config: TrainerConfig):
+        super().__init__(environment, recipe, config)
+        learning = recipe.learning
+        self.streams = RestartingStreams(environment, learning.streams * config.seeds, config.most_restarts)
         self.overlap = bool(learning.replay) if config.overlap == "auto" else config.overlap == "on"
         self.shape = (config.seeds, learning.streams)
         self.replay: HostReplay | None = None
@@ -56,30 +68,32 @@ class HostTrainer(Trainer):
         self._unmeasured: HostMetrics | None = None
         self._counted = np.zeros_like(self.streams.restarts)  # restarts that metrics have told of; a first reset may fail, too
 
-    def _make_streams(self) -> RestartingStreams:
-        number = self.recipe.learning.streams * self.config.seeds
-        return RestartingStreams(self.environment, number, self.config.most_restarts)
-
     def _start(self, key: Array) -> Life:
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
-        learner = init_agent(self.recipe, self.learner, self.environment, key_agent)
+        state = init_agent(self.recipe, self.learner, self.environment, key_agent)
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
-        actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), learner.params.initial_memory(streams))
-        return Life(learner, actor, (), key_life)
+        actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), state.params.initial_memory(streams))
+        return Life(state, actor, (), key_life)
 
     # -- what the command line drives ---------------------------------------------------------------------------------------
 
     def reserve(self, seeds: int = 0) -> str:
-        """What replay of so many seeds (0: its own) will take, in a sentence; a ValueError if that is more than there is."""
         learning, config = self.recipe.learning, self.config
         if not learning.replay:
             return ""
         return host_replay.reserve(self._stored, seeds or config.seeds, learning.streams, learning.capacity, config.replay_limit)
 
     def init(self, key: Array) -> TrainState:
-        """K newborn agents in freshly reset streams."""
-        return self.resume(super().init(key))
+        """K fresh agents in freshly reset streams."""
+        return self.resume(self._init(key))
+
+    def check(self) -> None:
+        """Make an agent, as shapes only: the rest happens outside of JAX and cannot be traced."""
+        self.skeleton()
+
+    def compile(self, state: TrainState) -> None:
+        """Nothing yet: each part is compiled when it is first called."""
 
     def resume(self, state: TrainState) -> TrainState:
         """Reset the streams, with a seed that depends on the agents' keys and their age, and forget what was replayed."""
@@ -95,7 +109,6 @@ class HostTrainer(Trainer):
         return TrainState(state.life._replace(actor=actor), np.asarray(state.iteration))  # type: ignore[arg-type]
 
     def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, HostMetrics]:
-        """Go on for about a second, by `most` iterations: the next state and metrics [I, K]."""
         began = time.perf_counter()
         rows: list[HostMetrics] = []
         while not rows or (len(rows) < most and time.perf_counter() - began < CHUNK_SECONDS and not self.done(state)):
@@ -105,11 +118,10 @@ class HostTrainer(Trainer):
 
     @property
     def last_failure(self) -> str:
-        """What the last environment that was restarted had said."""
         return self.streams.said
 
     def flops_per_iteration(self, state: TrainState) -> float:
-        """Not known: part of the work is outside of the compiler."""
+        """NaN: part of the work is outside of the compiler."""
         return float("nan")
 
     def close(self) -> None:
@@ -124,7 +136,7 @@ class HostTrainer(Trainer):
         return self._concluded(state, acted, self._learn(state.life.learner_state, acted))
 
     def _overlapped(self, state: TrainState) -> tuple[TrainState, HostMetrics]:
-        """The next unroll is acted while the last one is learned from, so with the parameters from before that."""
+        """The next unroll is acted while the last one is learned from, so by the agent from before that."""
         params = state.life.learner_state.params
         if self._learning is None:
             acted = self._act(params, state.life.actor, state.life.key)
@@ -150,11 +162,11 @@ class HostTrainer(Trainer):
 
     # -- acting ---------------------------------------------------------------------------------------------------------------
 
-    def _act(self, params: PyTree, actor: Actor, key: Array) -> Acted:
+    def _act(self, params: Agent, actor: Actor, key: Array) -> Acted:
         keys, leaves = self._keys(key), jax.tree.leaves(params)  # leaves: to flatten an agent takes as long as to ask it
         seeds, streams = self.shape
         fresh = jax.tree.map(lambda leaf: np.empty((seeds * streams, *leaf.shape), leaf.dtype), self._form)  # new: JAX may keep it
-        episodes = np.zeros((3, seeds))
+        sums, ends = np.zeros((3, seeds)), self._no_episodes()
         observation, first = jax.tree.map(self._join, (actor.observation, actor.first))
         memory = actor.memory
         for number in range(self.recipe.learning.unroll):
@@ -170,21 +182,27 @@ class HostTrainer(Trainer):
             put(fresh.valid, timestep.valid, number)
             ended = timestep.episode.ended
             if ended.any():
-                sums = [(ended * values).reshape(self.shape).sum(1) for values in (1, *timestep.episode[1:])]
-                episodes += sums
+                sums += [(ended * values).reshape(self.shape).sum(1) for values in (1, *timestep.episode[1:])]
+                jax.tree.map(lambda whole, part, number=number: put(whole, part, number), ends, timestep.episode)
             observation, first = timestep.observation, timestep.first
         put(fresh.observation, observation, -1)
         put(fresh.first, first, -1)
-        fresh = jax.tree.map(self._split, fresh)._replace(memory=jax.tree.map(np.asarray, actor.memory))
+        fresh, ends = jax.tree.map(self._split, (fresh, ends))
+        fresh = fresh._replace(memory=jax.tree.map(np.asarray, actor.memory))
         metrics = {
-            "episodes": episodes[0].astype(np.int32),
-            "episode_return": episodes[1].astype(np.float32),
-            "episode_length": episodes[2].astype(np.float32),
+            "episodes": sums[0].astype(np.int32),
+            "episode_return": sums[1].astype(np.float32),
+            "episode_length": sums[2].astype(np.float32),
             "bad_rewards": (~np.isfinite(fresh.reward)).sum((1, 2)).astype(np.int32),
             "restarts": self._split(self.streams.restarts - self._counted).sum(1).astype(np.int32),
         }
         self._counted = self.streams.restarts.copy()
-        return Acted(fresh, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
+        return Acted(fresh, ends, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
+
+    def _no_episodes(self) -> Episode:
+        """Statistics [K * B, T] of no episode at all."""
+        shape = (self.shape[0] * self.shape[1], self.recipe.learning.unroll)
+        return Episode(*(np.zeros(shape, dtype) for dtype in (np.bool_, np.float32, np.int32)))  # type: ignore[arg-type]
 
     @functools.cached_property
     def _keys(self) -> Any:
@@ -192,12 +210,12 @@ class HostTrainer(Trainer):
 
     @functools.cached_property
     def _decide(self) -> Any:
-        """From what all streams show, [K * B, ...], to what they do."""
+        """From the observations of all streams, [K * B, ...], to their actions."""
         agents = jax.tree.structure(self.skeleton().life.learner_state.params)
 
-        def one(params: PyTree, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
-            logits, memory = params.act(observation, first, memory)
-            return sample_choice(jax.random.fold_in(key, number), logits), logits, memory
+        def one(agent: Agent, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
+            logits, memory = agent.act(observation, first, memory)
+            return agent.sample(jax.random.fold_in(key, number), logits), logits, memory
 
         def decide(leaves: list[Array], observation: PyTree, first: Array, memory: PyTree, keys: Array, number: Array) -> tuple:
             observation, first = jax.tree.map(self._split, (observation, first))
@@ -222,8 +240,9 @@ class HostTrainer(Trainer):
     # -- learning -------------------------------------------------------------------------------------------------------------
 
     def _learn(self, state: LearnerState, acted: Acted) -> tuple[LearnerState, HostMetrics]:
-        """Store, draw a batch, and one update of every agent, once the replay buffers hold enough."""
-        learning, fresh = self.recipe.learning, acted.fresh
+        """Write the unroll down, store it, draw a batch, and one update of every agent, once the replay buffers hold enough."""
+        learning = self.recipe.learning
+        state, fresh = self._written(state, acted)
         keys_mix, keys_update = self._update_keys(acted.keys.learn)
         if self.replay:
             fresh = host_replay.to_store(fresh, self.environment.observation, self.environment.frames)
@@ -239,11 +258,41 @@ class HostTrainer(Trainer):
         return state, jax.tree.map(np.asarray, metrics)
 
     def _nothing(self, state: LearnerState, drawn: Experience, keys: Array) -> HostMetrics:
-        """What an update would have measured."""
+        """The metrics of an update that is not made yet."""
         if self._unmeasured is None:
             example = jax.eval_shape(self._update, self.rule_params, state, drawn, keys)[1]
             self._unmeasured = jax.tree.map(lambda like: np.asarray(not_measured(like)), example)
         return self._unmeasured
+
+    def _written(self, state: LearnerState, acted: Acted) -> tuple[LearnerState, Experience]:
+        """Every agent after it wrote its unroll down, and the experience [K, B, T, ...] that it wants to learn from."""
+        if not self._writes:
+            return state, acted.fresh
+        replaced, changed = self._write(state.params, acted.fresh, acted.episodes)
+        fresh = jax.tree.map(
+            lambda new, old: old if new is None else np.asarray(new), changed, acted.fresh, is_leaf=lambda x: x is None
+        )
+        return state._replace(params=overwrite(state.params, replaced)), fresh
+
+    @functools.cached_property
+    def _write(self) -> Any:
+        """From agents, experience and episodes [K, B, T, ...] to what `written` changes of the first two, with None elsewhere."""
+
+        def one(agent: Agent, fresh: Experience, episodes: Episode) -> tuple[PyTree, Experience]:
+            given = in_time(fresh)
+            _, kept, replaced = write(agent, given, swapped(episodes))
+            changed = jax.tree.map(lambda new, old: None if new is old else new, kept, given)
+            return replaced, swapped(changed._replace(memory=()))._replace(memory=changed.memory)
+
+        return jax.jit(jax.vmap(one))
+
+    @functools.cached_property
+    def _writes(self) -> bool:
+        """Whether there is anything that these agents write: copies to the device and back are only made if so."""
+        shape = lambda leaf: jax.ShapeDtypeStruct((*self.shape, *leaf.shape), leaf.dtype)  # noqa: E731
+        episodes = jax.tree.map(self._split, self._no_episodes())
+        agents = self.skeleton().life.learner_state.params
+        return bool(jax.tree.leaves(jax.eval_shape(self._write, agents, jax.tree.map(shape, self._form), episodes)))
 
     @functools.cached_property
     def _update_keys(self) -> Any:
@@ -252,8 +301,8 @@ class HostTrainer(Trainer):
     @functools.cached_property
     def _update(self) -> Any:
         def one(rule_params: PyTree, state: LearnerState, drawn: Experience, key: Array) -> tuple[LearnerState, Metrics]:
-            in_time = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn._replace(memory=()))  # [N, T] -> [T, N]
-            experience = in_time._replace(observation=unfold_observation(in_time.observation), memory=drawn.memory)
+            experience = in_time(drawn)
+            experience = experience._replace(observation=unfold_observation(experience.observation))
             experience = after_burn_in(state.params, experience, self.recipe.learning.burn_in)
             return checked_update(self.learner, rule_params, state, experience, key)
 
@@ -263,7 +312,7 @@ class HostTrainer(Trainer):
 
     @functools.cached_property
     def _form(self) -> Experience:
-        """One trajectory as shapes, [T, ...]: whatever the agent decides and the environment shows."""
+        """One trajectory as shapes, [T, ...], from what the agent decides and the environment shows."""
         life, time = self.skeleton().life, self.recipe.learning.unroll
         number = jax.ShapeDtypeStruct((), np.int32)
         shown = jax.eval_shape(lambda actor: jax.tree.map(self._join, (actor.observation, actor.first)), life.actor)
@@ -283,6 +332,16 @@ class HostTrainer(Trainer):
     @functools.cached_property
     def _stored(self) -> Experience:
         return host_replay.stored_form(self._form, self.environment.observation, self.environment.frames)
+
+
+def swapped(tree: PyTree) -> PyTree:
+    """Leaves [B, T, ...] as [T, B, ...], and the other way round."""
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
+
+
+def in_time(trajectories: Experience) -> Experience:
+    """Experience [T, B] from trajectories [B, T], in which form the host keeps them."""
+    return swapped(trajectories._replace(memory=()))._replace(memory=trajectories.memory)
 
 
 def put(into: PyTree, values: PyTree, time: int) -> None:

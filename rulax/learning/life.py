@@ -1,6 +1,6 @@
-"""One agent's life as pure functions: `born`, `practise` (act), `study` (store, sample, update).
+"""One agent's life as pure functions: `init_agent`, then `collect`, `store` and `sample_and_update` again and again.
 
-learning/train.py repeats them for a whole run, for many seeds at once; the same functions serve jittable and host environments.
+learning/train.py repeats them for a whole run, for many seeds at once; learning/host.py uses those that run on the device.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.agents import make_agent
-from rulax.envs.base import Episode
+from rulax.agents import Agent, make_agent
+from rulax.agents.base import write
+from rulax.envs.base import Environment, Episode, HostEnvironment, Streams
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.rollout import Actor, act
-from rulax.learning.update import Learner, init_learner_state, update
+from rulax.learning.update import Learner, LearnerState, init_learner_state, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
-from rulax.types import Array, Experience, Factored, LearnerState, Metrics, PyTree
+from rulax.types import Array, Experience, Factored, Metrics, PyTree
 
 
 class Life(NamedTuple):
@@ -31,7 +32,7 @@ class Life(NamedTuple):
 
 
 def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
-    """The fixed part of a life, from a recipe."""
+    """What stays fixed over a life of `total_updates` updates, over which a schedule of the learning rate extends."""
     learning = recipe.learning
     steps = total_updates * learning.epochs * learning.minibatches
     return Learner(
@@ -45,22 +46,27 @@ def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
 
 
 def batch_size(learning: Learning) -> int:
-    """Trajectories per update."""
+    """Trajectories per update: as set, or one per stream."""
     return learning.batch or learning.streams
 
 
-def init_agent(recipe: Recipe, learner: Learner, environment: Any, key: Array) -> LearnerState:
-    """A fresh agent for an environment (anything with `observation`, `num_actions` and `action_dimensions`)."""
+def init_agent(recipe: Recipe, learner: Learner, environment: Environment | HostEnvironment, key: Array) -> LearnerState:
+    """A fresh agent for an environment, made by the recipe's `make_agent` or, where it names none, by ours."""
     key_agent, key_rule = jax.random.split(key)
-    heads = recipe.rule.heads(environment.num_actions)
-    agent = make_agent(
-        key_agent, environment.observation, environment.num_actions, heads, recipe.network, environment.action_dimensions
+    agent = (recipe.make_agent or make_agent)(
+        key_agent,
+        environment.observation,
+        environment.num_actions,
+        recipe.rule.heads(environment.num_actions),
+        recipe.network,
+        environment.action_dimensions,
+        recipe.learning.streams,
     )
     return init_learner_state(learner, agent, key_rule)
 
 
-def empty_replay(learning: Learning, environment: Any, memory: PyTree) -> ring.Replay | tuple[()]:
-    """The buffer that a life starts with."""
+def empty_replay(learning: Learning, environment: Environment, memory: PyTree) -> ring.Replay | tuple[()]:
+    """The buffer that a life starts with; `memory` [B, ...] is an agent's, for its shapes."""
     if not learning.replay:
         return ()
     time, streams = learning.unroll, learning.streams
@@ -96,10 +102,17 @@ def split_keys(life: Life) -> Keys:
     return Keys(*jax.random.split(life.key, 3))
 
 
-def collect(streams: Any, unroll: int, life: Life, key: Array) -> tuple[Life, Experience, Metrics]:
-    """Act once in every stream with the agent as it is."""
-    actor, experience, episode = act(streams, life.learner_state.params, life.actor, unroll, key)
-    return life._replace(actor=actor), experience, episode_metrics(experience, episode)
+def collect(streams: Streams, unroll: int, life: Life, key: Array) -> tuple[Life, Experience, Metrics]:
+    """Act for one unroll in every stream with the agent as it is, then let it write down what it keeps of that.
+
+    Returns:
+        The life after it, the experience [T, B] to learn from, and metrics [] of what the environment paid.
+    """
+    state = life.learner_state
+    actor, experience, episodes = act(streams, state.params, life.actor, unroll, key)
+    agent, learned_from, _ = write(state.params, experience, episodes)
+    life = life._replace(learner_state=state._replace(params=agent), actor=actor)
+    return life, learned_from, episode_metrics(experience, episodes)
 
 
 def store(life: Life, experience: Experience) -> Life:
@@ -108,18 +121,18 @@ def store(life: Life, experience: Experience) -> Life:
 
 
 def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
-    """What the next update learns from: fresh and replayed experience in the configured mix."""
+    """The batch [T, N] of the next update: fresh experience [T, B] and replayed one in the configured mix, after burn-in."""
     batch = batch_size(learning)
     if life.replay or batch != learning.streams:
         fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
     return after_burn_in(life.learner_state.params, fresh, learning.burn_in)
 
 
-def after_burn_in(agent: PyTree, experience: Experience, steps: int) -> Experience:
+def after_burn_in(agent: Agent, experience: Experience, steps: int) -> Experience:
     """The experience after its first `steps` steps, with the memory that the agent as it is now has there (burn-in).
 
-    Replayed experience holds the memory that a younger agent had; the longer the new one has read, the less that matters
-    (Kapturowski et al. 2019). What was read is no longer learned from, and no gradient reaches it.
+    Replayed experience holds the memory of the agent that acted, which was younger; the more steps the present one has read, the
+    less that matters (Kapturowski et al. 2019). Those steps are not learned from, and no gradient reaches them.
     """
     if not steps:
         return experience
@@ -133,7 +146,10 @@ def after_burn_in(agent: PyTree, experience: Experience, steps: int) -> Experien
 def sample_and_update(
     learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
-    """One update from fresh and replayed experience; what it returns does not contain the buffer, so that nothing copies it."""
+    """Draw a batch from fresh experience [T, B] and the replay buffer, and make one update from it.
+
+    The buffer is only read: what was collected has been put into it by `store`. It is not returned, so that nothing copies it.
+    """
     key_mix, key_update = jax.random.split(key)
     return checked_update(learner, rule_params, life.learner_state, draw(learning, life, fresh, key_mix), key_update)
 
@@ -141,14 +157,14 @@ def sample_and_update(
 def checked_update(
     learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
-    """One update from what was drawn, and whether its gradient was a number."""
+    """One update from a batch [T, N]; the metric `bad_gradients` is 1 where its gradient was not finite."""
     state, metrics = update(learner, rule_params, state, experience, key)
     bad = ~jnp.isfinite(metrics["gradient_norm"])
     return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}
 
 
 def episode_metrics(experience: Experience, episode: Episode) -> Metrics:
-    """Sums over the episodes that ended, so that windows of any length can be averaged correctly."""
+    """Sums over the episodes [T, B] that ended, so that means over windows of any length can be computed from them."""
     ended = episode.ended
     return {
         "episodes": jnp.sum(ended).astype(jnp.int32),

@@ -16,7 +16,7 @@ from rulax.types import Array, Experience
 
 
 class Replay(NamedTuple):
-    """The buffer's contents and where the next trajectory goes."""
+    """The buffer's contents, where the next trajectory goes, and how many there are."""
 
     storage: Experience  # [T, C, ...], memory [C, ...]
     position: Array  # [] int32
@@ -40,7 +40,7 @@ def start(example: Experience, capacity: int) -> Replay:
 
 
 def add(replay: Replay, experience: Experience) -> Replay:
-    """Write one trajectory per stream over the oldest ones."""
+    """Write experience [T, B], one trajectory per stream, over the oldest ones."""
     streams, capacity = experience.action.shape[1], replay.storage.action.shape[1]
 
     def write(axis: int):
@@ -54,12 +54,12 @@ def add(replay: Replay, experience: Experience) -> Replay:
 
 
 def sample(replay: Replay, number: int, key: Array) -> Experience:
-    """`number` trajectories, each drawn uniformly from those that the buffer holds."""
+    """Experience [T, number] of trajectories drawn uniformly, with replacement, from those that the buffer holds."""
     return take_streams(replay.storage, jax.random.randint(key, (number,), 0, replay.filled))
 
 
 def mix(replay: Replay | None, fresh: Experience, batch: int, fraction: float, key: Array) -> Experience:
-    """A batch of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
+    """A batch [T, batch] of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
     key_fresh, key_replay = jax.random.split(key)
     replayed = round(batch * fraction) if replay else 0
     chosen = take_streams(fresh, jax.random.permutation(key_fresh, fresh.action.shape[1])[: batch - replayed])

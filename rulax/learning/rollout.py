@@ -6,13 +6,13 @@ by one.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from rulax.agents.distributions import sample_choice
-from rulax.envs.base import Episode, Timestep
+from rulax.agents.base import Agent
+from rulax.envs.base import Episode, Streams, Timestep
 from rulax.types import Array, Experience, Policy, PyTree
 
 
@@ -27,7 +27,7 @@ class Actor(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One decision and what came of it."""
+    """One decision and its consequence."""
 
     observation: PyTree  # [B, ...]  what the action was chosen from
     first: Array  # [B]
@@ -39,23 +39,23 @@ class Step(NamedTuple):
     episode: Episode  # [B]
 
 
-def begin(streams: Any, task: PyTree, memory: PyTree, key: Array) -> Actor:
-    """Start every stream."""
+def begin(streams: Streams, task: PyTree, memory: PyTree, key: Array) -> Actor:
+    """Start every stream on one task; `memory` [B, ...] is what the agent remembers then."""
     env_state, timestep = streams.start(task, key)
     return Actor(task, env_state, timestep.observation, timestep.first, memory)
 
 
-def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> tuple[Actor, Experience, Episode]:
-    """Act for `unroll` steps in every stream: where the agent is now, what happened, which episodes ended [T, B].
+def act(streams: Streams, agent: Agent, actor: Actor, unroll: int, key: Array) -> tuple[Actor, Experience, Episode]:
+    """Act for T = `unroll` steps in every stream.
 
-    An agent whose policy is not logits says how to `sample` from it.
+    Returns:
+        Where the agent is now, its experience [T, B], and statistics [T, B] of the episodes that ended.
     """
-    sample = getattr(agent, "sample", sample_choice)
 
     def one_step(actor: Actor, key: Array) -> tuple[Actor, Step]:
         key_action, key_env = jax.random.split(key)
         logits, memory = agent.act(actor.observation, actor.first, actor.memory)
-        action = sample(key_action, logits)
+        action = agent.sample(key_action, logits)
         env_state, timestep = streams.step(actor.task, actor.env_state, action, key_env)
         decided = decide(actor, action, logits, timestep)
         return Actor(actor.task, env_state, timestep.observation, timestep.first, memory), decided
@@ -66,13 +66,16 @@ def act(streams: Any, agent: PyTree, actor: Actor, unroll: int, key: Array) -> t
 
 
 def decide(actor: Actor, action: Array, logits: Policy, timestep: Timestep) -> Step:
-    """Put what was seen beside what was done and what followed."""
+    """Put what was seen beside what was done and what followed, [B] each."""
     consequence = (timestep.reward, timestep.discount, timestep.valid, timestep.episode)
     return Step(actor.observation, actor.first, action, logits, *consequence)
 
 
 def pack(steps: Step, last_observation: PyTree, last_first: Array, memory: PyTree) -> Experience:
-    """T decisions and the observation after them, as experience: the only place where time is aligned."""
+    """Experience from T decisions, leaves [T, B, ...], and the observation and `first` [B, ...] after them.
+
+    The only place where time is aligned.
+    """
 
     def append(sequence: Array, last: Array) -> Array:
         return jnp.concatenate([sequence, last[None]], axis=0)

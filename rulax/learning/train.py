@@ -1,26 +1,30 @@
-"""Training: agents, one rule, to the end of the budget. Jittable environments run in compiled chunks, many seeds at once.
+"""Training: K agents, one rule, to the end of the budget. Jittable environments run in compiled chunks, all seeds at once.
 
-A `Trainer` is what the command line drives: `init`, then `advance` until the budget is spent. Metrics are returned, [I, K] for I
-iterations of K seeds; nothing is printed here. One iteration is: act once in every stream, store, one update.
+A `Trainer` is what the command line drives: `init`, then `advance` until it is `done`. Metrics are returned, [I, K] for I
+iterations of K seeds; nothing is printed here. One iteration is: act for an unroll in every stream, let the agent write down what
+it keeps of that, store it for replay, make one update.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import functools
 import time
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.envs.base import Environment, HostEnvironment
+from rulax.agents import Agent
+from rulax.envs.base import Environment, HostEnvironment, Streams
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.life import Life, collect, empty_replay, init_agent, make_learner, sample_and_update, split_keys, store
 from rulax.learning.rollout import begin
+from rulax.learning.update import LearnerState
 from rulax.rules.base import Recipe
-from rulax.types import Array, Metrics, PyTree
+from rulax.types import Array, Experience, Metrics, PyTree
 
 CHUNK_SECONDS = 1.0  # how long a compiled chunk should last: short enough for a prompt Ctrl-C, long enough to hide the host
 COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # for what runs once
@@ -54,12 +58,67 @@ class TrainState(NamedTuple):
     iteration: Array  # [] int32
 
 
-class Trainer:
-    """Trains K agents on a jittable environment; `host.HostTrainer` has the same methods for environments that step on the CPU."""
+class Trainer(Protocol):
+    """Trains K agents by one rule in one environment. `make_trainer` makes the one that suits the environment."""
 
-    compile_options: dict[str, Any] | None = None  # `COMPILE_FAST` where the program will run only for seconds
+    recipe: Recipe
+    config: TrainerConfig
+    rule_params: PyTree  # an argument of what is compiled: it may be set to others of the same shapes at any time
+    steps_per_iteration: int  # environment steps of one agent
+    total_iterations: int
+    warm_iterations: int  # iterations at the start in which replay buffers are filled and nothing is learned
 
-    def __init__(self, environment: Any, recipe: Recipe, config: TrainerConfig):
+    @property
+    def environment(self) -> Environment | HostEnvironment:
+        """Where the agents live."""
+
+    def init(self, key: Array) -> TrainState:
+        """K fresh agents."""
+
+    def skeleton(self) -> TrainState:
+        """Shapes and dtypes of the state, without making one: what a checkpoint is checked against."""
+
+    def resume(self, state: TrainState) -> TrainState:
+        """The state to continue from, given one that was saved."""
+
+    def check(self) -> None:
+        """Raise what `advance` would, if environment, rule and network do not fit together; nothing is compiled or run."""
+
+    def compile(self, state: TrainState) -> None:
+        """Compile what `advance` runs, unless it is compiled already."""
+
+    def advance(self, state: TrainState, most: int = ...) -> tuple[TrainState, dict[str, np.ndarray]]:
+        """Go on for about a second and at most `most` iterations: the next state (the old one is consumed), and metrics [I, K]."""
+
+    def done(self, state: TrainState) -> bool:
+        """Whether the budget is spent."""
+
+    def steps(self, state: TrainState) -> int:
+        """Environment steps per agent so far."""
+
+    def agent(self, state: TrainState, seed: int = 0) -> Agent:
+        """The agent of one seed."""
+
+    def reserve(self, seeds: int = 0) -> str:
+        """What a run of so many seeds (0: its own) takes of the host's memory, in a sentence; a ValueError if that is too much."""
+
+    def flops_per_iteration(self, state: TrainState) -> float:
+        """Floating-point operations of one iteration of all seeds; NaN if they are not known."""
+
+    @property
+    def last_failure(self) -> str:
+        """The error message of the last environment that failed and was restarted; "" if none did."""
+
+    def close(self) -> None:
+        """Release what the trainer holds; it cannot be used after."""
+
+
+class BaseTrainer(abc.ABC):
+    """What trainers of both kinds share: the budget, the learner, and K lives that start."""
+
+    environment: Environment | HostEnvironment
+
+    def __init__(self, environment: Environment | HostEnvironment, recipe: Recipe, config: TrainerConfig):
         self.environment, self.recipe, self.config = environment, recipe, config
         learning = recipe.learning
         self.steps_per_iteration = learning.streams * learning.unroll
@@ -67,56 +126,74 @@ class Trainer:
         self.warm_iterations = max(0, -(-learning.warmup // learning.streams) - 1) if learning.replay else 0
         self.learner = make_learner(recipe, self.total_iterations - self.warm_iterations)
         self.rule_params = recipe.rule.init(jax.random.key(config.rule_seed))
-        self.streams = self._make_streams()
-        self._chunk_size = 1
-        self._compiled: Any = None
 
-    def _make_streams(self) -> Any:
-        return make_streams(self.environment, self.recipe.learning.streams)
-
-    # -- one agent ------------------------------------------------------------------------------------------------------
-
-    def _start(self, key: Array) -> Life:
-        key_task, key_agent, key_streams, key_life = jax.random.split(key, 4)
-        random_task = self.config.task == "random"
-        task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
-        learner = init_agent(self.recipe, self.learner, self.environment, key_agent)
-        memory = learner.params.initial_memory(self.recipe.learning.streams)
-        actor = begin(self.streams, task, memory, key_streams)
-        return Life(learner, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
-
-    def reserve(self, seeds: int = 0) -> str:
-        """What a run of so many seeds (0: its own) will take beyond what the compiler sees, in a sentence: here nothing."""
+    @property
+    def last_failure(self) -> str:
         return ""
 
-    # -- all agents -----------------------------------------------------------------------------------------------------
+    @abc.abstractmethod
+    def _start(self, key: Array) -> Life:
+        """One life before its first step."""
 
-    def init(self, key: Array) -> TrainState:
-        """K newborn agents."""
+    def _init(self, key: Array) -> TrainState:
         return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key)
 
     def _initial_state(self, key: Array) -> TrainState:
         life = jax.vmap(self._start)(jax.random.split(key, self.config.seeds))
         return TrainState(life, jnp.zeros((), jnp.int32))
 
-    def skeleton(self) -> PyTree:
-        """Shapes and dtypes of the state, without making one: what a checkpoint is checked against."""
+    def skeleton(self) -> TrainState:
         return jax.eval_shape(self._initial_state, jax.random.key(0))
 
-    def resume(self, state: TrainState) -> TrainState:
-        """Continue from a restored state."""
-        return state
-
     def done(self, state: TrainState) -> bool:
-        """Whether the budget is spent."""
         return int(state.iteration) >= self.total_iterations
 
     def steps(self, state: TrainState) -> int:
-        """Environment steps per agent so far."""
         return int(state.iteration) * self.steps_per_iteration
 
+    def agent(self, state: TrainState, seed: int = 0) -> Agent:
+        return jax.tree.map(lambda x: x[seed], state.life.learner_state.params)
+
+
+class CompiledTrainer(BaseTrainer):
+    """Trains K agents in a jittable environment: a chunk of iterations is one compiled program."""
+
+    environment: Environment
+    compile_options: dict[str, Any] | None = None  # `COMPILE_FAST` where the program will run only for seconds
+
+    def __init__(self, environment: Environment, recipe: Recipe, config: TrainerConfig):
+        super().__init__(environment, recipe, config)
+        self.streams: Streams = make_streams(environment, recipe.learning.streams)
+        self._chunk_size = 1
+        self._compiled: Any = None
+
+    def _start(self, key: Array) -> Life:
+        key_task, key_agent, key_streams, key_life = jax.random.split(key, 4)
+        random_task = self.config.task == "random"
+        task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
+        state = init_agent(self.recipe, self.learner, self.environment, key_agent)
+        memory = state.params.initial_memory(self.recipe.learning.streams)
+        actor = begin(self.streams, task, memory, key_streams)
+        return Life(state, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
+
+    # -- what the command line drives -----------------------------------------------------------------------------------------
+
+    def init(self, key: Array) -> TrainState:
+        return self._init(key)
+
+    def resume(self, state: TrainState) -> TrainState:
+        """The saved state itself: it holds everything."""
+        return state
+
+    def reserve(self, seeds: int = 0) -> str:
+        """Nothing: everything is on the device."""
+        return ""
+
+    def check(self) -> None:
+        """Trace one iteration."""
+        jax.eval_shape(self._iteration, self.rule_params, self.skeleton())
+
     def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, dict[str, np.ndarray]]:
-        """Go on for about a second, by `most` iterations: the next state (the old one is consumed), and metrics [I, K]."""
         self.compile(state)
         left = self.total_iterations - int(state.iteration)
         number = max(1, min(self._chunk_size, left, most, MAX_CHUNK))
@@ -126,7 +203,6 @@ class Trainer:
         return state, {name: np.asarray(values)[:number] for name, values in metrics.items()}
 
     def compile(self, state: TrainState) -> None:
-        """Compile what `advance` runs, unless it is compiled already."""
         if self._compiled is None:
             self._compiled = self._compile(state)
 
@@ -138,10 +214,6 @@ class Trainer:
 
     def close(self) -> None:
         """Nothing to release."""
-
-    def agent(self, state: TrainState, seed: int = 0) -> PyTree:
-        """One agent's parameters."""
-        return jax.tree.map(lambda x: x[seed], state.life.learner_state.params)
 
     # -- compiled parts ---------------------------------------------------------------------------------------------------
 
@@ -169,22 +241,29 @@ class Trainer:
         state, learned = self.learn(rule_params, state, fresh, keys.learn)
         return state, acted | learned
 
-    def learn(self, rule_params: PyTree, state: TrainState, fresh: PyTree, keys: Array) -> tuple[TrainState, Metrics]:
-        """One update of every agent, once the replay buffers hold enough; the iteration is then over."""
+    def learn(self, rule_params: PyTree, state: TrainState, fresh: Experience, keys: Array) -> tuple[TrainState, Metrics]:
+        """One update of every agent, once the replay buffers hold enough; the iteration is then over.
+
+        Args:
+            rule_params: parameters of the rule.
+            state: after the fresh experience was stored.
+            fresh: experience [K, T, B].
+            keys: [K].
+        """
         life, iteration = state
 
-        def updated(life: Life) -> tuple[PyTree, Metrics]:
+        def updated(life: Life) -> tuple[LearnerState, Metrics]:
             one = functools.partial(sample_and_update, self.learner, self.recipe.learning, rule_params)
             return jax.vmap(one)(life, fresh, keys)
 
         if not self.warm_iterations:
-            learner, metrics = updated(life)
-            return TrainState(life._replace(learner_state=learner), iteration + 1), metrics
+            learner_state, metrics = updated(life)
+            return TrainState(life._replace(learner_state=learner_state), iteration + 1), metrics
         example = jax.eval_shape(updated, life)[1]
         nothing = jax.tree.map(not_measured, example)
         ready = iteration >= self.warm_iterations  # one boolean for all seeds, so that the update is really skipped
-        learner, metrics = jax.lax.cond(ready, updated, lambda life: (life.learner_state, nothing), life)
-        return TrainState(life._replace(learner_state=learner), iteration + 1), metrics
+        learner_state, metrics = jax.lax.cond(ready, updated, lambda life: (life.learner_state, nothing), life)
+        return TrainState(life._replace(learner_state=learner_state), iteration + 1), metrics
 
     def _adapt(self, number: int, seconds: float) -> None:
         wanted = number * CHUNK_SECONDS / max(seconds, 1e-6)
@@ -192,7 +271,7 @@ class Trainer:
 
 
 def not_measured(like: jax.ShapeDtypeStruct) -> Array:
-    """What a metric shows before the first update: NaN, or 0 for a count."""
+    """The value of a metric before the first update: NaN, or 0 for a count."""
     return jnp.full(like.shape, jnp.nan if jnp.issubdtype(like.dtype, jnp.floating) else 0, like.dtype)
 
 
@@ -202,4 +281,4 @@ def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, con
         from rulax.learning.host import HostTrainer
 
         return HostTrainer(environment, recipe, config)
-    return Trainer(environment, recipe, config)
+    return CompiledTrainer(environment, recipe, config)

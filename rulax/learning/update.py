@@ -18,19 +18,30 @@ import jax.numpy as jnp
 import optax
 from jax.ad_checkpoint import checkpoint_name
 
+from rulax.agents.base import Agent, join, split
 from rulax.rules.base import UpdateRule
-from rulax.types import Array, Batch, Experience, LearnerState, Metrics, Predictions, PyTree, now
+from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
 
 INNER_GRADIENT = "inner gradient"  # the name under which rematerialisation (discovery/memory.py) saves it
+
+
+class LearnerState(NamedTuple):
+    """One agent in the middle of its life: everything that an update changes."""
+
+    params: Agent  # the agent itself, what it carries included (agents/base.py)
+    slow: Agent  # slowly moving copy of its trained part; None in the place of what is carried, see `slow_agent`
+    optimiser_state: PyTree  # for the trained part
+    rule_state: PyTree  # the rule's memory over this lifetime
+    updates: Array  # [] how many updates it has made
 
 
 class Reading(NamedTuple):
     """An agent's predictions at the actions taken, and the way from a gradient with respect to them back to its parameters."""
 
     taken: Predictions  # [T, B, size] each
-    pull_back: Callable[[Predictions], tuple[PyTree]]  # the VJP of `taken` as a function of `params`
+    pull_back: Callable[[Predictions], tuple[PyTree]]  # the VJP of `taken` as a function of the agent's trained part
     embedding: PyTree  # [T+1, B, ...] whatever the agent's `embed` returns: what all its heads read
-    params: PyTree  # the agent that made the predictions
+    params: Agent  # the agent that made the predictions
 
 
 class GradientFunction(Protocol):
@@ -66,10 +77,16 @@ class Targets(NamedTuple):
     metrics: Metrics
 
 
-def init_learner_state(learner: Learner, params: PyTree, key: Array) -> LearnerState:
-    """The state of a new agent; its slow copy equals the agent."""
-    copy = jax.tree.map(jnp.copy, params)  # a copy, because donated buffers may not be shared
-    return LearnerState(params, copy, learner.optimiser.init(params), learner.rule.start(key), jnp.zeros((), jnp.int32))
+def init_learner_state(learner: Learner, params: Agent, key: Array) -> LearnerState:
+    """The state of an agent before its first update; its slow copy equals itself."""
+    trained, _ = split(params)
+    copy = jax.tree.map(jnp.copy, trained)  # a copy, because donated buffers may not be shared
+    return LearnerState(params, copy, learner.optimiser.init(trained), learner.rule.start(key), jnp.zeros((), jnp.int32))
+
+
+def slow_agent(state: LearnerState) -> Agent:
+    """The slow copy as an agent: trained arrays move slowly, what is carried is the agent's own as it is now."""
+    return join(state.slow, split(state.params)[1])
 
 
 def update(
@@ -93,7 +110,8 @@ def make_targets(learner: Learner, rule_params: PyTree, state: LearnerState, exp
     if learner.reward_scale != 1:
         experience = experience._replace(reward=experience.reward * learner.reward_scale)
     reading = read(state.params, experience)
-    slow = state.slow.predict(state.slow.embed(experience))
+    copy = slow_agent(state)
+    slow = copy.predict(copy.embed(experience))
     batch = Batch(experience, state.params.predict(reading.embedding), slow)
     targets, rule_state, metrics = learner.rule.targets(rule_params, state.rule_state, batch)
     return Targets(experience, batch, reading, targets, rule_state, metrics)
@@ -103,26 +121,30 @@ def follow_targets(
     learner: Learner, rule_params: PyTree, state: LearnerState, made: Targets, key: Array
 ) -> tuple[LearnerState, Metrics]:
     """The second half: one gradient step, or `epochs` x `minibatches` of them, all with the same targets."""
-    mixed = jax.tree.map(lambda old, new: learner.slow_decay * old + (1 - learner.slow_decay) * new, state.slow, state.params)
+    trained, carried = split(state.params)
+    mixed = jax.tree.map(lambda old, new: learner.slow_decay * old + (1 - learner.slow_decay) * new, state.slow, trained)
     if learner.epochs * learner.minibatches == 1:
         compute = learner.gradient or gradient
         grads, loss_metrics = compute(learner.rule, rule_params, made.reading, made.targets, made.experience)
         grads = checkpoint_name(grads, INNER_GRADIENT)
-        params, optimiser_state = step(learner, state.params, state.optimiser_state, grads)
+        trained, optimiser_state = step(learner, trained, state.optimiser_state, grads)
     else:
-        params, optimiser_state, loss_metrics = passes(learner, rule_params, state, made.targets, made.experience, key)
-    state = LearnerState(params, mixed, optimiser_state, made.rule_state, state.updates + 1)
+        trained, optimiser_state, loss_metrics = passes(learner, rule_params, state, made.targets, made.experience, key)
+    state = LearnerState(join(trained, carried), mixed, optimiser_state, made.rule_state, state.updates + 1)
     return state, made.metrics | loss_metrics
 
 
-def read(params: PyTree, experience: Experience) -> Reading:
-    """Predict at the actions taken, keeping the way back to the parameters."""
-    taken, pull_back, embedding = jax.vjp(lambda params: taken_and_embedding(params, experience), params, has_aux=True)
+def read(params: Agent, experience: Experience) -> Reading:
+    """Predict at the actions of experience [T, B], keeping the way back to the agent's trained part."""
+    trained, carried = split(params)
+    taken, pull_back, embedding = jax.vjp(
+        lambda trained: taken_and_embedding(join(trained, carried), experience), trained, has_aux=True
+    )
     return Reading(taken, pull_back, embedding, params)
 
 
-def taken_and_embedding(params: PyTree, experience: Experience) -> tuple[Predictions, PyTree]:
-    """The predictions that the loss touches, and the embedding of all T + 1 observations that they are read from."""
+def taken_and_embedding(params: Agent, experience: Experience) -> tuple[Predictions, PyTree]:
+    """The predictions that the loss touches [T, B, ...], and the embedding [T+1, B, ...] that they are computed from."""
     embedding = params.embed(experience)
     return params.predict_taken(now(embedding), experience.action), embedding
 
@@ -147,10 +169,10 @@ def mean_loss(
     return mean, metrics | {"loss": mean}
 
 
-def step(learner: Learner, params: PyTree, optimiser_state: PyTree, grads: PyTree) -> tuple[PyTree, PyTree]:
-    """Apply one gradient."""
-    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, params)
-    return optax.apply_updates(params, updates), optimiser_state
+def step(learner: Learner, trained: PyTree, optimiser_state: PyTree, grads: PyTree) -> tuple[PyTree, PyTree]:
+    """Apply one gradient to the trained part of an agent: that part and the optimiser's state after it."""
+    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, trained)
+    return optax.apply_updates(trained, updates), optimiser_state
 
 
 def passes(
@@ -158,25 +180,26 @@ def passes(
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Several gradient steps on one batch, each on a random subset of whole streams, so that recurrent agents read them in order.
 
-    Returns the parameters, the optimiser's state, and metrics averaged over the steps.
+    Returns the trained part of the agent, the optimiser's state, and metrics averaged over the steps.
     """
+    carried = split(state.params)[1]
     streams = experience.action.shape[1]
     size = streams // learner.minibatches
     orders = jax.vmap(lambda k: jax.random.permutation(k, streams))(jax.random.split(key, learner.epochs))
     subsets = orders.reshape(learner.epochs * learner.minibatches, size)
 
     def one_pass(carry: tuple[PyTree, PyTree], subset: Array) -> tuple[tuple[PyTree, PyTree], Metrics]:
-        params, optimiser_state = carry
+        trained, optimiser_state = carry
         part = take_streams(experience, subset)
         part_targets = jax.tree.map(lambda x: jnp.take(x, subset, axis=1), targets)
-        grads, metrics = gradient(learner.rule, rule_params, read(params, part), part_targets, part)
-        return step(learner, params, optimiser_state, grads), metrics
+        grads, metrics = gradient(learner.rule, rule_params, read(join(trained, carried), part), part_targets, part)
+        return step(learner, trained, optimiser_state, grads), metrics
 
-    (params, optimiser_state), metrics = jax.lax.scan(one_pass, (state.params, state.optimiser_state), subsets)
-    return params, optimiser_state, jax.tree.map(jnp.mean, metrics)
+    (trained, optimiser_state), metrics = jax.lax.scan(one_pass, (split(state.params)[0], state.optimiser_state), subsets)
+    return trained, optimiser_state, jax.tree.map(jnp.mean, metrics)
 
 
 def take_streams(experience: Experience, index: Array) -> Experience:
-    """The experience of some streams only."""
+    """The experience of the streams with these numbers [M], in this order."""
     parts = jax.tree.map(lambda x: jnp.take(x, index, axis=1), experience._replace(memory=()))
     return parts._replace(memory=jax.tree.map(lambda x: jnp.take(x, index, axis=0), experience.memory))

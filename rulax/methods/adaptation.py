@@ -18,10 +18,10 @@ from rulax.discovery.window import Record
 from rulax.envs.base import Episode
 from rulax.envs.wrappers import TimeLimit, select, streams
 from rulax.learning.rollout import act, begin
-from rulax.learning.update import Learner, init_learner_state, mean_loss, read, update
+from rulax.learning.update import Learner, LearnerState, init_learner_state, mean_loss, read, update
 from rulax.rules.base import UpdateRule
 from rulax.rules.regression import PREDICTION, as_experience
-from rulax.types import Array, Batch, Experience, LearnerState, Metrics, PyTree, later, now
+from rulax.types import Array, Batch, Experience, Metrics, PyTree, later, now
 
 
 class Tasks(NamedTuple):
@@ -135,7 +135,7 @@ def recorded(learner: Learner, outer: UpdateRule, strategy: str = "plain") -> Pr
         )
 
     def live(updates: Updates, rule_params: PyTree, trial: Trial) -> tuple[Trial, Window, Metrics]:
-        initial, experience, keys = trial.record
+        initial, experience, keys, _ = trial.record
         if not len(keys):
             return trial, Window(jax.tree.map(lambda x: x[None], initial.params), trial.judged), {}
 

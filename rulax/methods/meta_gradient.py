@@ -32,7 +32,7 @@ from rulax.envs.conditioned import Conditioned, ConditionedTask
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.life import make_learner
 from rulax.learning.rollout import act, begin
-from rulax.learning.train import COMPILE_FAST, Trainer, TrainerConfig
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Reference, Study, Suite, Tested
 from rulax.methods.loop import Loop
 from rulax.methods.meta_gradient_mrp import MRP_EXPERIMENTS
@@ -128,13 +128,13 @@ def online_problem(family: Family, updates: int) -> Problem[Online, Window]:
         key_life, key_update = jax.random.split(member.life.key)
         learner, learned, _ = updates.one(rule_params, before, online.pending, key_update)
         member = member._replace(life=member.life._replace(learner_state=learner, key=key_life), age=member.age + 1)
-        life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
+        life, fresh, learned_from, acted, keys, _ = collect_as_data(family, member, family.recipe.learning.unroll)
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
         critic = improve(settings, member.critic, fresh, fresh.behaviour)
         record = Record(before, jax.tree.map(lambda x: x[None], online.pending), key_update[None])
         window = Window(learner.params, {}, fresh, judgement.normalised_advantage, record)
         metrics = describe({name: value[None] for name, value in (learned | acted).items()}, fresh, acted)
-        return Online(member._replace(life=life._replace(key=keys.life), critic=critic), fresh), window, metrics
+        return Online(member._replace(life=life._replace(key=keys.life), critic=critic), learned_from), window, metrics
 
     def split_key(online: Online) -> tuple[Online, Array]:
         member, key = split_life_key(online.member)
@@ -174,7 +174,7 @@ class Tuning(Study):
         task = ConditionedTask(self.setting.world.default_task(), jnp.stack(jax.tree.leaves(meta_params)) / TOLD)
         actor = begin(self.family.streams, task, member.life.actor.memory, key_member)
         member = member._replace(life=member.life._replace(actor=actor))
-        life, pending, _, keys = collect_as_data(self.family, member, self.setting.learning.unroll)
+        life, _, pending, _, keys, _ = collect_as_data(self.family, member, self.setting.learning.unroll)
         online = Online(member._replace(life=life._replace(key=keys.life)), pending)
         return State(meta_params, self.optimiser.init(meta_params, 1), online)
 
@@ -187,10 +187,10 @@ class Tuning(Study):
 
     # -- agents with fixed constants --------------------------------------------------------------------------------------------
 
-    def _trainer(self) -> Trainer:
+    def _trainer(self) -> CompiledTrainer:
         steps = self.setting.updates * self.setting.learning.streams * self.setting.learning.unroll
         start = dict(zip(self.setting.tuned, self.setting.start, strict=True))
-        return Trainer(self.setting.world, self.setting.recipe({"discount": start["discount"]}), TrainerConfig(1, steps))
+        return CompiledTrainer(self.setting.world, self.setting.recipe({"discount": start["discount"]}), TrainerConfig(1, steps))
 
     def _train_fixed(self) -> float:
         """One second of the next fixed discount. The discount is an argument of the trainer's program, compiled once."""

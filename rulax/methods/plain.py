@@ -17,7 +17,7 @@ from rulax.envs.bandit import BernoulliBandit, DependentArms, InformativeArm
 from rulax.envs.base import Environment
 from rulax.envs.mdp import ten_steps
 from rulax.envs.two_step import TwoStep
-from rulax.learning.train import Trainer, TrainerConfig
+from rulax.learning.train import CompiledTrainer, TrainerConfig
 from rulax.methods.base import Experiment, Progress, Study, Suite, Tested
 from rulax.methods.rl2_references import Judge, bandit, dependent_arms, informative_arm, random_mdp, two_arms, two_step
 from rulax.rules.base import Recipe
@@ -52,7 +52,7 @@ class Newborns(Study):
     def __init__(self, setting: Setting, suite: Suite, seed: int):
         self.setting = setting
         config = TrainerConfig(TASKS[suite], setting.steps, task="random")
-        self.trainer = Trainer(setting.environment(), setting.recipe(), config)
+        self.trainer = CompiledTrainer(setting.environment(), setting.recipe(), config)
         self.state = self.trainer.init(jax.random.key(seed))
         self.earned = np.zeros(TASKS[suite])
 

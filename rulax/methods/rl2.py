@@ -24,7 +24,7 @@ from rulax.envs.tasks import Trial, trial, with_reward
 from rulax.envs.two_step import TwoStep
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.rollout import act, begin
-from rulax.learning.train import Trainer, TrainerConfig
+from rulax.learning.train import CompiledTrainer, TrainerConfig
 from rulax.methods.base import Experiment, Progress, Published, Study, Suite, Tested
 from rulax.methods.rl2_references import Judge, bandit, dependent_arms, informative_arm, random_mdp, two_arms, two_step
 from rulax.rules.base import Recipe
@@ -77,7 +77,7 @@ class Memory(Study):
     def __init__(self, settings: dict[Suite, Setting], suite: Suite, seed: int):
         self.setting, self.suite = settings[suite], suite
         config = TrainerConfig(1, self.setting.updates * self.setting.streams * self.setting.steps)
-        self.trainer = Trainer(by_expectation(self.setting.trials()), self.setting.recipe(), config)
+        self.trainer = CompiledTrainer(by_expectation(self.setting.trials()), self.setting.recipe(), config)
         self.state = self.trainer.init(jax.random.key(seed))
 
     def advance(self) -> Progress:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from rulax.agents.base import AgentMaker
 from rulax.settings import Learning, Network
 from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree
 
@@ -43,6 +44,7 @@ class Recipe(NamedTuple):
     rule: UpdateRule
     learning: Learning
     network: Network
+    make_agent: AgentMaker | None = None  # makes the agents that learn by the rule; None means `rulax.agents.make_agent`
 
 
 def no_params(key: Array) -> dict:

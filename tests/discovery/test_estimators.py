@@ -14,7 +14,7 @@ from rulax.discovery.estimators import ESTIMATORS, Problem, backprop, displaceme
 from rulax.discovery.memory import Updated, Updates
 from rulax.discovery.population import Member
 from rulax.learning.life import Life
-from rulax.types import LearnerState
+from rulax.learning.update import LearnerState
 from tests.discovery.problems import PROBLEMS, RATE, SENSIBLE, Seed, slope, split_seed
 
 GOAL, WANTED, START = np.array([1.0, -2.0]), np.array([0.3, 0.7]), np.array([0.2, 0.1])

@@ -14,7 +14,7 @@ from rulax.discovery.outer_loss import outer_loss, penalties, predict_along
 from rulax.discovery.settings import Discovery
 from rulax.discovery.window import Record, mean_penalties, relive
 from rulax.learning.optimisers import AdamState, make_optimiser
-from rulax.learning.update import Learner, init_learner_state, update
+from rulax.learning.update import Learner, LearnerState, init_learner_state, update
 from rulax.metanet.estimates import estimate
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.base import UpdateRule
@@ -22,7 +22,7 @@ from rulax.rules.disco import disco
 from rulax.rules.haiku_names import to_haiku
 from rulax.rules.pretrained import RuleFile, take_apart
 from rulax.settings import Learning
-from rulax.types import Experience, LearnerState
+from rulax.types import Experience
 from rulax.values.normalisation import start_moments
 from tests.parity import arrays
 from tests.parity.compare import Line, Recorded

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.agents import Agent
 from rulax.envs.base import Episode
 from rulax.learning.rollout import act, begin
-from rulax.learning.train import Trainer
+from rulax.learning.train import CompiledTrainer
+from rulax.learning.update import slow_agent
 from rulax.types import Array, Batch, Experience, Predictions, PyTree
 
 Values = Callable[[Predictions], Array]  # predictions [T+1, B, ...] -> value of each state [T+1, B]
@@ -21,8 +23,8 @@ class Snapshot(NamedTuple):
     """One agent in the middle of its life, on the host."""
 
     step: int  # of the environment
-    params: PyTree
-    slow: PyTree
+    params: Agent
+    slow: Agent
     rule_state: PyTree
 
 
@@ -35,7 +37,9 @@ class LivedLife(NamedTuple):
     finished: bool
 
 
-def live(trainer: Trainer, seed: int, snapshots: int, go_on: Callable[[int, float | None], bool], points: int = 60) -> LivedLife:
+def live(
+    trainer: CompiledTrainer, seed: int, snapshots: int, go_on: Callable[[int, float | None], bool], points: int = 60
+) -> LivedLife:
     """Train one agent to the end of its budget, with a snapshot at birth, at the end and evenly between (0: none at all).
 
     `go_on(step, return)` is asked after every chunk, about once a second; False ends the life early.
@@ -65,10 +69,10 @@ def live(trainer: Trainer, seed: int, snapshots: int, go_on: Callable[[int, floa
     return LivedLife(steps, returns, found, trainer.done(state))
 
 
-def snapshot(trainer: Trainer, state: PyTree) -> Snapshot:
+def snapshot(trainer: CompiledTrainer, state: PyTree) -> Snapshot:
     """Copies, because the next chunk takes the state's memory for itself."""
-    learner = jax.tree.map(lambda x: np.array(x[0]), state.life.learner_state._replace(optimiser_state=()))
-    return Snapshot(trainer.steps(state), learner.params, learner.slow, learner.rule_state)
+    found = jax.tree.map(lambda x: np.array(x[0]), state.life.learner_state._replace(optimiser_state=()))
+    return Snapshot(trainer.steps(state), found.params, slow_agent(found), found.rule_state)
 
 
 class Observed(NamedTuple):
@@ -80,11 +84,11 @@ class Observed(NamedTuple):
     mean_return: float | None
 
 
-def observe(trainer: Trainer, length: int, values: Values) -> Callable[[Snapshot, Array], Observed]:
+def observe(trainer: CompiledTrainer, length: int, values: Values) -> Callable[[Snapshot, Array], Observed]:
     """A function that watches snapshots for `length` steps in every stream; compiled once for all of them."""
 
     @jax.jit
-    def watch(params: PyTree, slow: PyTree, key: Array) -> tuple[Batch, Array, Episode]:
+    def watch(params: Agent, slow: Agent, key: Array) -> tuple[Batch, Array, Episode]:
         key_start, key_act = jax.random.split(key)
         memory = params.initial_memory(trainer.recipe.learning.streams)
         actor = begin(trainer.streams, trainer.environment.default_task(), memory, key_start)
