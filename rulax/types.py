@@ -70,6 +70,7 @@ class LearnerState(NamedTuple):
     optimiser_state: PyTree
     rule_state: PyTree  # the rule's memory over this lifetime
     updates: Array  # [] how many updates it has made
+    hyperparameters: dict[str, Array] = {}  # [] each: those that this agent has of its own, see learning/members.py
 
 
 def logits_of(policy: Policy) -> Array:

@@ -45,7 +45,7 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     def one(member: Member, _: None) -> tuple[Member, tuple]:
         life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
         life = store(life, fresh)
-        key_mix, key_update = jax.random.split(keys.study)
+        key_mix, key_update = jax.random.split(keys.learn)
         experience = draw(family.recipe.learning, life, fresh, key_mix)
         learner, learned = updates.one(rule_params, life.learner_state, experience, key_update)
         critic = member.critic

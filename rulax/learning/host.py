@@ -60,10 +60,10 @@ class HostTrainer(Trainer):
         number = self.recipe.learning.streams * self.config.seeds
         return RestartingStreams(self.environment, number, self.config.most_restarts)
 
-    def _start(self, key: Array) -> Life:
+    def _start(self, key: Array, hyperparameters: dict[str, Array], task: None) -> Life:
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
-        learner = init_agent(self.recipe, self.learner, self.environment, key_agent)
+        learner = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
         actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), learner.params.initial_memory(streams))
         return Life(learner, actor, (), key_life)
@@ -257,7 +257,10 @@ class HostTrainer(Trainer):
             experience = after_burn_in(state.params, experience, self.recipe.learning.burn_in)
             return checked_update(self.learner, rule_params, state, experience, key)
 
-        return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)))  # nothing is donated: the parameters go on acting
+        def every(rule_params: PyTree, *own: Any) -> tuple[LearnerState, Metrics]:
+            return jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, *own)
+
+        return jax.jit(every)  # nothing is donated: the parameters go on acting
 
     # -- shapes ---------------------------------------------------------------------------------------------------------------
 

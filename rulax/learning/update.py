@@ -7,7 +7,8 @@ the observations is computed once and read twice: `predict` for all actions (for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from jax.ad_checkpoint import checkpoint_name
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, LearnerState, Metrics, Predictions, PyTree, now
 
+NOTHING_OWN: Mapping[str, Array] = MappingProxyType({})  # every hyper-parameter is the learner's
 INNER_GRADIENT = "inner gradient"  # by this name discovery/memory.py can keep it and forget the rest
 
 
@@ -25,7 +27,7 @@ class Learner(NamedTuple):
     """What stays fixed over an agent's life: the rule, and how its gradient becomes steps."""
 
     rule: UpdateRule
-    optimiser: optax.GradientTransformation
+    optimiser: optax.GradientTransformation | optax.GradientTransformationExtraArgs
     epochs: int = 1
     minibatches: int = 1
     slow_decay: float = 0.9
@@ -42,30 +44,42 @@ class Reading(NamedTuple):
     params: PyTree
 
 
-def init_learner_state(learner: Learner, params: PyTree, key: Array) -> LearnerState:
-    """A newborn agent: its slow copy is itself."""
+def init_learner_state(
+    learner: Learner, params: PyTree, key: Array, hyperparameters: Mapping[str, Array] = NOTHING_OWN
+) -> LearnerState:
+    """An agent before its first update: its slow copy is itself.
+
+    Args:
+        learner: if the agent has hyper-parameters of its own, one that was made for their names (`life.make_learner`).
+        params: the agent.
+        key: for the rule's state.
+        hyperparameters: what this agent has of its own, [] each.
+    """
     copy = jax.tree.map(jnp.copy, params)  # a copy, because donated buffers may not be shared
-    return LearnerState(params, copy, learner.optimiser.init(params), learner.rule.start(key), jnp.zeros((), jnp.int32))
+    optimiser_state, rule_state = learner.optimiser.init(params), learner.rule.start(key)
+    return LearnerState(params, copy, optimiser_state, rule_state, jnp.zeros((), jnp.int32), dict(hyperparameters))
 
 
 def update(
     learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
 ) -> tuple[LearnerState, Metrics]:
     """One update: targets once, then one gradient step, or `epochs` x `minibatches` of them with the same targets."""
-    if learner.reward_scale != 1:
-        experience = experience._replace(reward=experience.reward * learner.reward_scale)
+    own = state.hyperparameters
+    if "reward_scale" in own or learner.reward_scale != 1:
+        experience = experience._replace(reward=experience.reward * own.get("reward_scale", learner.reward_scale))
     reading = read(state.params, experience)
     slow = state.slow.predict(state.slow.embed(experience))
     batch = Batch(experience, state.params.predict(reading.embedding), slow)
     targets, rule_state, metrics = learner.rule.targets(rule_params, state.rule_state, batch)
-    mixed = jax.tree.map(lambda old, new: learner.slow_decay * old + (1 - learner.slow_decay) * new, state.slow, state.params)
+    decay = own.get("slow_decay", learner.slow_decay)
+    mixed = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, state.slow, state.params)
     if learner.epochs * learner.minibatches == 1:
         grads, loss_metrics = (learner.gradient or gradient)(learner.rule, reading, targets, experience)
         grads = checkpoint_name(grads, INNER_GRADIENT)
-        params, optimiser_state = step(learner, state.params, state.optimiser_state, grads)
+        params, optimiser_state = step(learner, state.params, state.optimiser_state, grads, own)
     else:
         params, optimiser_state, loss_metrics = passes(learner, state, targets, experience, key)
-    state = LearnerState(params, mixed, optimiser_state, rule_state, state.updates + 1)
+    state = LearnerState(params, mixed, optimiser_state, rule_state, state.updates + 1, own)
     return state, metrics | loss_metrics
 
 
@@ -97,9 +111,12 @@ def mean_loss(taken: Predictions, rule: UpdateRule, targets: PyTree, experience:
     return mean, metrics | {"loss": mean}
 
 
-def step(learner: Learner, params: PyTree, optimiser_state: PyTree, grads: PyTree) -> tuple[PyTree, PyTree]:
-    """Apply one gradient."""
-    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, params)
+def step(
+    learner: Learner, params: PyTree, optimiser_state: PyTree, grads: PyTree, own: Mapping[str, Array]
+) -> tuple[PyTree, PyTree]:
+    """Apply one gradient, with the agent's own hyper-parameters if it has any."""
+    extra = {"hyperparameters": own} if own else {}
+    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, params, **extra)
     return optax.apply_updates(params, updates), optimiser_state
 
 
@@ -117,7 +134,7 @@ def passes(
         part = take_streams(experience, subset)
         part_targets = jax.tree.map(lambda x: jnp.take(x, subset, axis=1), targets)
         grads, metrics = gradient(learner.rule, read(params, part), part_targets, part)
-        return step(learner, params, optimiser_state, grads), metrics
+        return step(learner, params, optimiser_state, grads, state.hyperparameters), metrics
 
     (params, optimiser_state), metrics = jax.lax.scan(one_pass, (state.params, state.optimiser_state), subsets)
     return params, optimiser_state, jax.tree.map(jnp.mean, metrics)
