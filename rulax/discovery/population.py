@@ -1,4 +1,4 @@
-"""Agents with their own task, age and budget: how they are born, and how those at the end of their life are born again."""
+"""A population of agents, each with its own task, age and budget: how one is made, and how it is replaced when its life is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rulax.discovery.settings import Discovery
 from rulax.envs.base import Environment
 from rulax.envs.wrappers import Batched, select
 from rulax.envs.wrappers import streams as make_streams
-from rulax.learning.life import Life, empty_replay, init_agent, make_learner
+from rulax.learning.life import Life, empty_replay, fill_replay, gradient_steps, init_agent, make_learner
+from rulax.learning.optimisers import HORIZON
 from rulax.learning.rollout import begin
 from rulax.learning.update import Learner
 from rulax.rules.base import Recipe
@@ -26,8 +27,8 @@ class Member(NamedTuple):
     life: Life
     critic: CriticState
     age: Array  # [] int32, updates it has lived
-    budget: Array  # [] int32, updates after which it is born again
-    resets: Array  # [] int32
+    budget: Array  # [] int32, updates after which it is replaced
+    resets: Array  # [] int32, agents that have lived in this place, this one included
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Family:
 
     @property
     def learner(self) -> Learner:
-        return make_learner(self.recipe)
+        return make_learner(self.recipe, own=() if self.recipe.learning.schedule == "constant" else (HORIZON,))
 
 
 def listed(names: list[str]) -> str:
@@ -54,16 +55,23 @@ def listed(names: list[str]) -> str:
 
 
 def init_member(family: Family, key: Array) -> Member:
-    """A newborn with a task of its own and a budget."""
+    """A fresh agent with a budget and a task of its own, whose replay holds what it must before the first update.
+
+    A schedule of the learning rate spans the agent's own life, so its horizon is the budget. Replay is filled by acting with the
+    initial policy: that happens before any window, and so is data to every meta-gradient.
+    """
     learning = family.recipe.learning
     key_task, key_env, key_agent, key_critic, key_budget, key_life = jax.random.split(key, 6)
-    learner = init_agent(family.recipe, family.learner, family.environment, key_agent)
-    task = family.environment.sample_task(key_task)
-    actor = begin(family.streams, task, learner.params.initial_memory(learning.streams), key_env)
-    replay = empty_replay(learning, family.environment, actor.memory)
-    critic = start_critic(family.settings, family.environment.observation, key_critic)
     budget = draw_budget(family.settings.lifetimes, key_budget)
-    return Member(Life(learner, actor, replay, key_life), critic, jnp.int32(0), budget, jnp.int32(1))
+    scheduled = learning.schedule != "constant"
+    own = {HORIZON: gradient_steps(learning, budget).astype(float)} if scheduled else {}
+    state = init_agent(family.recipe, family.learner, family.environment, key_agent, own)
+    task = family.environment.sample_task(key_task)
+    actor = begin(family.streams, task, state.params.initial_memory(learning.streams), key_env)
+    replay = empty_replay(learning, family.environment, actor.memory)
+    life = fill_replay(family.streams, learning, Life(state, actor, replay, key_life))
+    critic = start_critic(family.settings, family.environment.observation, key_critic)
+    return Member(life, critic, jnp.int32(0), budget, jnp.int32(1))
 
 
 def draw_budget(lifetimes: tuple[int, ...], key: Array) -> Array:
@@ -78,7 +86,7 @@ def init_population(family: Family, key: Array) -> Member:
 
 
 def refresh(family: Family, members: Member) -> Member:
-    """Those whose budget is spent are born again; the others stay as they are."""
+    """Replace those whose budget is spent by fresh agents; the others stay as they are. Members are [A, ...]."""
 
     def one(member: Member) -> Member:
         key_old, key_new = jax.random.split(member.life.key)

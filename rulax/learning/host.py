@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from rulax.agents import Agent
 from rulax.agents.base import overwrite, write
@@ -25,7 +27,7 @@ from rulax.learning.host_replay import HostReplay
 from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, init_agent, split_keys
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, BaseTrainer, TrainerConfig, TrainState, not_measured
-from rulax.learning.update import LearnerState
+from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
 from rulax.types import Array, Experience, Metrics, PyTree
 
@@ -56,8 +58,15 @@ class HostTrainer(BaseTrainer):
 
     environment: HostEnvironment
 
-    def __init__(self, environment: HostEnvironment, recipe: Recipe, config: TrainerConfig):
-        super().__init__(environment, recipe, config)
+    def __init__(
+        self,
+        environment: HostEnvironment,
+        recipe: Recipe,
+        config: TrainerConfig,
+        hyperparameters: Mapping[str, ArrayLike] = NOTHING_OWN,
+        tasks: PyTree = None,
+    ):
+        super().__init__(environment, recipe, config, hyperparameters, tasks)
         learning = recipe.learning
         self.streams = RestartingStreams(environment, learning.streams * config.seeds, config.most_restarts)
         self.overlap = bool(learning.replay) if config.overlap == "auto" else config.overlap == "on"
@@ -68,10 +77,10 @@ class HostTrainer(BaseTrainer):
         self._unmeasured: HostMetrics | None = None
         self._counted = np.zeros_like(self.streams.restarts)  # restarts that metrics have told of; a first reset may fail, too
 
-    def _start(self, key: Array) -> Life:
+    def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
-        state = init_agent(self.recipe, self.learner, self.environment, key_agent)
+        state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
         actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), state.params.initial_memory(streams))
         return Life(state, actor, (), key_life)
@@ -306,7 +315,10 @@ class HostTrainer(BaseTrainer):
             experience = after_burn_in(state.params, experience, self.recipe.learning.burn_in)
             return checked_update(self.learner, rule_params, state, experience, key)
 
-        return jax.jit(jax.vmap(one, in_axes=(None, 0, 0, 0)))  # nothing is donated: the parameters go on acting
+        def every(rule_params: PyTree, *own: Any) -> tuple[LearnerState, Metrics]:
+            return jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, *own)
+
+        return jax.jit(every)  # nothing is donated: the parameters go on acting
 
     # -- shapes ---------------------------------------------------------------------------------------------------------------
 

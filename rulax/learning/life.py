@@ -5,6 +5,7 @@ learning/train.py repeats them for a whole run, for many seeds at once; learning
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ from rulax.envs.base import Environment, Episode, HostEnvironment, Streams
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.rollout import Actor, act
-from rulax.learning.update import Learner, LearnerState, init_learner_state, update
+from rulax.learning.update import NOTHING_OWN, Learner, LearnerState, init_learner_state, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
 from rulax.types import Array, Experience, Factored, Metrics, PyTree
@@ -31,13 +32,18 @@ class Life(NamedTuple):
     key: Array
 
 
-def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
-    """What stays fixed over a life of `total_updates` updates, over which a schedule of the learning rate extends."""
+def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = ()) -> Learner:
+    """The fixed part of a life, from a recipe.
+
+    Args:
+        recipe: the rule and its settings.
+        total_updates: updates of the whole life, over which a schedule falls to zero.
+        own: names of the hyper-parameters that each agent has of its own (learning/members.py): arrays in its `LearnerState`.
+    """
     learning = recipe.learning
-    steps = total_updates * learning.epochs * learning.minibatches
     return Learner(
         recipe.rule,
-        make_optimiser(learning, steps),
+        make_optimiser(learning, gradient_steps(learning, total_updates), own),
         learning.epochs,
         learning.minibatches,
         learning.slow_decay,
@@ -45,13 +51,37 @@ def make_learner(recipe: Recipe, total_updates: int = 1) -> Learner:
     )
 
 
+def gradient_steps(learning: Learning, updates: Any) -> Any:
+    """Steps of the optimiser in so many updates (a number or an array)."""
+    return updates * learning.epochs * learning.minibatches
+
+
 def batch_size(learning: Learning) -> int:
     """Trajectories per update: as set, or one per stream."""
     return learning.batch or learning.streams
 
 
-def init_agent(recipe: Recipe, learner: Learner, environment: Environment | HostEnvironment, key: Array) -> LearnerState:
-    """A fresh agent for an environment, made by the recipe's `make_agent` or, where it names none, by ours."""
+def warm_iterations(learning: Learning) -> int:
+    """Unrolls to collect without learning from them, so that with the next one replay holds `warmup` trajectories."""
+    return max(0, -(-learning.warmup // learning.streams) - 1) if learning.replay else 0
+
+
+def init_agent(
+    recipe: Recipe,
+    learner: Learner,
+    environment: Environment | HostEnvironment,
+    key: Array,
+    hyperparameters: Mapping[str, Array] = NOTHING_OWN,
+) -> LearnerState:
+    """A fresh agent for an environment, made by the recipe's `make_agent` or, where it names none, by ours.
+
+    Args:
+        recipe: its rule and network.
+        learner: made from the same recipe, for the names in `hyperparameters`.
+        environment: where it will act.
+        key: for its parameters and the rule's state.
+        hyperparameters: what this agent has of its own, [] each.
+    """
     key_agent, key_rule = jax.random.split(key)
     agent = (recipe.make_agent or make_agent)(
         key_agent,
@@ -62,7 +92,7 @@ def init_agent(recipe: Recipe, learner: Learner, environment: Environment | Host
         environment.action_dimensions,
         recipe.learning.streams,
     )
-    return init_learner_state(learner, agent, key_rule)
+    return init_learner_state(learner, agent, key_rule, hyperparameters)
 
 
 def empty_replay(learning: Learning, environment: Environment, memory: PyTree) -> ring.Replay | tuple[()]:
@@ -113,6 +143,18 @@ def collect(streams: Streams, unroll: int, life: Life, key: Array) -> tuple[Life
     agent, learned_from, _ = write(state.params, experience, episodes)
     life = life._replace(learner_state=state._replace(params=agent), actor=actor)
     return life, learned_from, episode_metrics(experience, episodes)
+
+
+def fill_replay(streams: Any, learning: Learning, life: Life) -> Life:
+    """Collect with the agent as it is until replay is warm, so that the next unroll may already be learned from."""
+
+    def one(_: Any, life: Life) -> Life:
+        keys = split_keys(life)
+        life, fresh, _ = collect(streams, learning.unroll, life, keys.act)
+        return store(life, fresh)._replace(key=keys.life)
+
+    times = warm_iterations(learning)
+    return jax.lax.fori_loop(0, times, one, life) if times else life
 
 
 def store(life: Life, experience: Experience) -> Life:

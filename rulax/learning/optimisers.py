@@ -1,8 +1,12 @@
-"""From a gradient to a step: one chain for every rule, so that a rule recommends numbers and not code. Used by update.py."""
+"""From a gradient to a step: one chain for every rule, so that a rule recommends numbers and not code. Used by update.py.
+
+The numbers are Python floats, compiled into the program; or, for the agents of a population that differ in them, arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 import jax
@@ -11,6 +15,8 @@ import optax
 
 from rulax.settings import Learning
 from rulax.types import Array, PyTree
+
+HORIZON = "horizon"  # an agent's own number of gradient steps until its schedule reaches zero; for all agents: `total_steps`
 
 
 class AdamState(NamedTuple):
@@ -47,30 +53,83 @@ def adam_direction(b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> opt
     return optax.GradientTransformation(init, update)
 
 
-def learning_rate(learning: Learning, total_steps: int) -> float | Callable[[Array], Array]:
-    """The step size as a function of the number of gradient steps: a rise, then constant, a line or a cosine to zero."""
+def learning_rate(learning: Learning, total_steps: int | Array) -> float | Array | Callable[[Array], Array]:
+    """The step size as a function of the number of gradient steps made: a linear rise, then constant, or down to zero.
+
+    Args:
+        learning: `learning_rate` and `warmup_updates` may be numbers or arrays [].
+        total_steps: the gradient step at which a linear or cosine schedule reaches zero, the rise included.
+
+    Returns:
+        A function of the count [] of gradient steps; or the rate itself where it never changes.
+    """
     peak, rise = learning.learning_rate, learning.warmup_updates
-    fall = max(total_steps - rise, 1)
-    if learning.schedule == "linear":
-        after = optax.linear_schedule(peak, 0.0, fall)
-    elif learning.schedule == "cosine":
-        after = optax.cosine_decay_schedule(peak, fall)
-    else:
-        after = optax.constant_schedule(peak)
-    if rise:
-        return optax.join_schedules([optax.linear_schedule(0.0, peak, rise), after], [rise])
-    return peak if learning.schedule == "constant" else after
+
+    # Written out, because optax's schedules ask their horizon whether it is positive, which an array inside `jit` cannot answer.
+    def rising(count: Array) -> Array:
+        steps = jnp.maximum(rise, 1)
+        return peak - peak * (1 - jnp.clip(count, 0, steps) / steps)
+
+    def falling(count: Array) -> Array | float:
+        if learning.schedule == "constant":
+            return peak
+        steps = jnp.maximum(total_steps - rise, 1)
+        made = jnp.minimum(count, steps)
+        return peak * (1 - made / steps if learning.schedule == "linear" else 0.5 * (1 + jnp.cos(jnp.pi * made / steps)))
+
+    if is_used(rise):
+        return lambda count: jnp.where(count < rise, rising(count), falling(count - rise))
+    return peak if learning.schedule == "constant" else falling  # type: ignore[return-value]
 
 
-def make_optimiser(learning: Learning, total_steps: int = 1) -> optax.GradientTransformation:
-    """Clip the gradient's norm, Adam, clip its direction's elements, decay weights, learning rate; what is set to 0 is left out."""
+def make_optimiser(
+    learning: Learning, total_steps: int = 1, own: Collection[str] = ()
+) -> optax.GradientTransformation | optax.GradientTransformationExtraArgs:
+    """Clip the gradient's norm, Adam, clip its direction's elements, decay weights, learning rate.
+
+    Args:
+        learning: the numbers that are the same for every agent. What is 0 is left out of the program.
+        total_steps: gradient steps of a whole run, over which the schedule falls.
+        own: names of numbers that each agent has of its own (`learning/members.py` lists them). `update` then takes them by the
+            keyword `hyperparameters`, a dict of arrays []; a limit of 0 still means no limit.
+    """
+    if not own:
+        return make_chain(learning, total_steps)
+
+    def chain_with(values: Mapping[str, Array]) -> optax.GradientTransformation:
+        numbers = {name: values[name] for name in own if name != HORIZON}
+        return make_chain(dataclasses.replace(learning, **numbers), values.get(HORIZON, total_steps))  # type: ignore[arg-type]
+
+    def init(params: PyTree) -> PyTree:
+        return chain_with({name: jnp.ones(()) for name in own}).init(params)  # the state depends on no value
+
+    def update(grads: PyTree, state: PyTree, params: PyTree = None, *, hyperparameters: Mapping[str, Array]) -> tuple:
+        return chain_with(hyperparameters).update(grads, state, params)
+
+    return optax.GradientTransformationExtraArgs(init, update)  # type: ignore[arg-type]
+
+
+def make_chain(learning: Learning, total_steps: int | Array) -> optax.GradientTransformation:
+    """The optimiser for numbers, or arrays [] in the place of some of them."""
     parts: list[optax.GradientTransformation] = []
-    if learning.clip_gradient:
-        parts.append(optax.clip_by_global_norm(learning.clip_gradient))
+    if is_used(learning.clip_gradient):
+        parts.append(optax.clip_by_global_norm(limit(learning.clip_gradient)))
     parts.append(adam_direction(learning.adam_b1, learning.adam_b2, learning.adam_eps))
-    if learning.clip_update:
-        parts.append(optax.clip(learning.clip_update))
-    if learning.weight_decay:
+    if is_used(learning.clip_update):
+        parts.append(optax.clip(limit(learning.clip_update)))
+    if is_used(learning.weight_decay):
         parts.append(optax.add_decayed_weights(learning.weight_decay))
     parts.append(optax.scale_by_learning_rate(learning_rate(learning, total_steps)))
     return optax.chain(*parts)
+
+
+def is_used(number: float | Array) -> bool:
+    """Whether the program must contain what this number controls: a plain 0 leaves it out, an array may change at any time."""
+    return isinstance(number, jax.Array) or number != 0
+
+
+def limit(number: float | Array) -> float | Array:
+    """A limit for clipping. An array's 0 means none: the largest number, as infinity times a zero cotangent would be NaN."""
+    if not isinstance(number, jax.Array):
+        return number
+    return jnp.where(number > 0, number, jnp.finfo(number.dtype).max)

@@ -11,18 +11,31 @@ import abc
 import dataclasses
 import functools
 import time
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from rulax.agents import Agent
 from rulax.envs.base import Environment, HostEnvironment, Streams
 from rulax.envs.wrappers import streams as make_streams
-from rulax.learning.life import Life, collect, empty_replay, init_agent, make_learner, sample_and_update, split_keys, store
+from rulax.learning.life import (
+    Life,
+    collect,
+    empty_replay,
+    init_agent,
+    make_learner,
+    sample_and_update,
+    split_keys,
+    store,
+    warm_iterations,
+)
+from rulax.learning.members import check_hyperparameters, check_tasks
 from rulax.learning.rollout import begin
-from rulax.learning.update import LearnerState
+from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
 from rulax.types import Array, Experience, Metrics, PyTree
 
@@ -118,29 +131,55 @@ class BaseTrainer(abc.ABC):
 
     environment: Environment | HostEnvironment
 
-    def __init__(self, environment: Environment | HostEnvironment, recipe: Recipe, config: TrainerConfig):
+    def __init__(
+        self,
+        environment: Environment | HostEnvironment,
+        recipe: Recipe,
+        config: TrainerConfig,
+        hyperparameters: Mapping[str, ArrayLike] = NOTHING_OWN,
+        tasks: PyTree = None,
+    ):
+        """A trainer of K = `config.seeds` agents, which compiles nothing yet.
+
+        Args:
+            environment: where they act.
+            recipe: the rule, and settings that all agents share.
+            config: seeds, steps and where tasks come from.
+            hyperparameters: settings that differ between the agents, [K] each (`learning/members.py` lists their names). They
+                are part of the state, so that they can change during training without compiling again.
+            tasks: one task per agent, leaves [K, ...], in the place of `config.task`.
+        """
         self.environment, self.recipe, self.config = environment, recipe, config
+        self.hyperparameters = check_hyperparameters(hyperparameters, recipe.learning, config.seeds)
+        self.tasks = check_tasks(tasks, environment, config.seeds)
         learning = recipe.learning
         self.steps_per_iteration = learning.streams * learning.unroll
         self.total_iterations = max(1, -(-config.total_steps // self.steps_per_iteration))
-        self.warm_iterations = max(0, -(-learning.warmup // learning.streams) - 1) if learning.replay else 0
-        self.learner = make_learner(recipe, self.total_iterations - self.warm_iterations)
+        self.warm_iterations = warm_iterations(learning)
+        self.learner = make_learner(recipe, self.total_iterations - self.warm_iterations, tuple(self.hyperparameters))
+        # May be replaced between chunks, by values of the same shapes: each leaf as the rule makes it (all agents share it), or
+        # with a leading axis [K] (one per agent). The first chunk decides which.
         self.rule_params = recipe.rule.init(jax.random.key(config.rule_seed))
+        self._ranks = jax.tree.map(jnp.ndim, self.rule_params)
 
     @property
     def last_failure(self) -> str:
         return ""
 
     @abc.abstractmethod
-    def _start(self, key: Array) -> Life:
-        """One life before its first step."""
+    def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
+        """One life before its first step; `hyperparameters` [] are the agent's own, `task` is None unless one was given."""
 
     def _init(self, key: Array) -> TrainState:
         return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key)
 
     def _initial_state(self, key: Array) -> TrainState:
-        life = jax.vmap(self._start)(jax.random.split(key, self.config.seeds))
+        life = jax.vmap(self._start)(jax.random.split(key, self.config.seeds), self.hyperparameters, self.tasks)
         return TrainState(life, jnp.zeros((), jnp.int32))
+
+    def rule_axes(self, rule_params: PyTree) -> PyTree:
+        """Which axis of each leaf is that of the agents: none if they share it, the first if it is stacked."""
+        return jax.tree.map(lambda leaf, rank: None if jnp.ndim(leaf) == rank else 0, rule_params, self._ranks)
 
     def skeleton(self) -> TrainState:
         return jax.eval_shape(self._initial_state, jax.random.key(0))
@@ -161,17 +200,25 @@ class CompiledTrainer(BaseTrainer):
     environment: Environment
     compile_options: dict[str, Any] | None = None  # `COMPILE_FAST` where the program will run only for seconds
 
-    def __init__(self, environment: Environment, recipe: Recipe, config: TrainerConfig):
-        super().__init__(environment, recipe, config)
+    def __init__(
+        self,
+        environment: Environment,
+        recipe: Recipe,
+        config: TrainerConfig,
+        hyperparameters: Mapping[str, ArrayLike] = NOTHING_OWN,
+        tasks: PyTree = None,
+    ):
+        super().__init__(environment, recipe, config, hyperparameters, tasks)
         self.streams: Streams = make_streams(environment, recipe.learning.streams)
         self._chunk_size = 1
         self._compiled: Any = None
 
-    def _start(self, key: Array) -> Life:
+    def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
         key_task, key_agent, key_streams, key_life = jax.random.split(key, 4)
-        random_task = self.config.task == "random"
-        task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
-        state = init_agent(self.recipe, self.learner, self.environment, key_agent)
+        if task is None:
+            random_task = self.config.task == "random"
+            task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
+        state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
         memory = state.params.initial_memory(self.recipe.learning.streams)
         actor = begin(self.streams, task, memory, key_streams)
         return Life(state, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
@@ -245,7 +292,7 @@ class CompiledTrainer(BaseTrainer):
         """One update of every agent, once the replay buffers hold enough; the iteration is then over.
 
         Args:
-            rule_params: parameters of the rule.
+            rule_params: parameters of the rule, shared or one per agent [K, ...].
             state: after the fresh experience was stored.
             fresh: experience [K, T, B].
             keys: [K].
@@ -253,8 +300,8 @@ class CompiledTrainer(BaseTrainer):
         life, iteration = state
 
         def updated(life: Life) -> tuple[LearnerState, Metrics]:
-            one = functools.partial(sample_and_update, self.learner, self.recipe.learning, rule_params)
-            return jax.vmap(one)(life, fresh, keys)
+            one = functools.partial(sample_and_update, self.learner, self.recipe.learning)
+            return jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, life, fresh, keys)
 
         if not self.warm_iterations:
             learner_state, metrics = updated(life)
@@ -275,10 +322,16 @@ def not_measured(like: jax.ShapeDtypeStruct) -> Array:
     return jnp.full(like.shape, jnp.nan if jnp.issubdtype(like.dtype, jnp.floating) else 0, like.dtype)
 
 
-def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainerConfig) -> Trainer:
-    """The trainer for this kind of environment."""
+def make_trainer(
+    environment: Environment | HostEnvironment,
+    recipe: Recipe,
+    config: TrainerConfig,
+    hyperparameters: Mapping[str, ArrayLike] = NOTHING_OWN,
+    tasks: PyTree = None,
+) -> Trainer:
+    """The trainer for this kind of environment; arguments as for `BaseTrainer`."""
     if isinstance(environment, HostEnvironment):
         from rulax.learning.host import HostTrainer
 
-        return HostTrainer(environment, recipe, config)
-    return CompiledTrainer(environment, recipe, config)
+        return HostTrainer(environment, recipe, config, hyperparameters, tasks)
+    return CompiledTrainer(environment, recipe, config, hyperparameters, tasks)

@@ -10,7 +10,8 @@ steps. `update` is one after the other; discovery calls the halves itself, becau
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import jax
@@ -22,6 +23,7 @@ from rulax.agents.base import Agent, join, split
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
 
+NOTHING_OWN: Mapping[str, Array] = MappingProxyType({})  # every hyper-parameter is the learner's
 INNER_GRADIENT = "inner gradient"  # the name under which rematerialisation (discovery/memory.py) saves it
 
 
@@ -33,6 +35,7 @@ class LearnerState(NamedTuple):
     optimiser_state: PyTree  # for the trained part
     rule_state: PyTree  # the rule's memory over this lifetime
     updates: Array  # [] how many updates it has made
+    hyperparameters: dict[str, Array] = {}  # noqa: RUF012  [] each, what this agent has of its own: learning/members.py
 
 
 class Reading(NamedTuple):
@@ -58,7 +61,7 @@ class Learner(NamedTuple):
     """What stays fixed over an agent's lifetime: the rule, and how its gradient becomes steps."""
 
     rule: UpdateRule
-    optimiser: optax.GradientTransformation
+    optimiser: optax.GradientTransformation | optax.GradientTransformationExtraArgs
     epochs: int = 1  # passes over each batch
     minibatches: int = 1  # gradient steps per pass, each on a share of the streams
     slow_decay: float = 0.9  # of the slow copy, per update
@@ -77,11 +80,21 @@ class Targets(NamedTuple):
     metrics: Metrics
 
 
-def init_learner_state(learner: Learner, params: Agent, key: Array) -> LearnerState:
-    """The state of an agent before its first update; its slow copy equals itself."""
+def init_learner_state(
+    learner: Learner, params: Agent, key: Array, hyperparameters: Mapping[str, Array] = NOTHING_OWN
+) -> LearnerState:
+    """An agent before its first update: its slow copy is itself.
+
+    Args:
+        learner: if the agent has hyper-parameters of its own, one that was made for their names (`life.make_learner`).
+        params: the agent.
+        key: for the rule's state.
+        hyperparameters: what this agent has of its own, [] each.
+    """
     trained, _ = split(params)
     copy = jax.tree.map(jnp.copy, trained)  # a copy, because donated buffers may not be shared
-    return LearnerState(params, copy, learner.optimiser.init(trained), learner.rule.start(key), jnp.zeros((), jnp.int32))
+    optimiser_state, rule_state = learner.optimiser.init(trained), learner.rule.start(key)
+    return LearnerState(params, copy, optimiser_state, rule_state, jnp.zeros((), jnp.int32), dict(hyperparameters))
 
 
 def slow_agent(state: LearnerState) -> Agent:
@@ -107,8 +120,9 @@ def update(
 
 def make_targets(learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience) -> Targets:
     """The first half of an update: read the experience and compute the rule's targets."""
-    if learner.reward_scale != 1:
-        experience = experience._replace(reward=experience.reward * learner.reward_scale)
+    own = state.hyperparameters
+    if "reward_scale" in own or learner.reward_scale != 1:
+        experience = experience._replace(reward=experience.reward * own.get("reward_scale", learner.reward_scale))
     reading = read(state.params, experience)
     copy = slow_agent(state)
     slow = copy.predict(copy.embed(experience))
@@ -122,15 +136,17 @@ def follow_targets(
 ) -> tuple[LearnerState, Metrics]:
     """The second half: one gradient step, or `epochs` x `minibatches` of them, all with the same targets."""
     trained, carried = split(state.params)
-    mixed = jax.tree.map(lambda old, new: learner.slow_decay * old + (1 - learner.slow_decay) * new, state.slow, trained)
+    own = state.hyperparameters
+    decay = own.get("slow_decay", learner.slow_decay)
+    mixed = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, state.slow, trained)
     if learner.epochs * learner.minibatches == 1:
         compute = learner.gradient or gradient
         grads, loss_metrics = compute(learner.rule, rule_params, made.reading, made.targets, made.experience)
         grads = checkpoint_name(grads, INNER_GRADIENT)
-        trained, optimiser_state = step(learner, trained, state.optimiser_state, grads)
+        trained, optimiser_state = step(learner, trained, state.optimiser_state, grads, own)
     else:
         trained, optimiser_state, loss_metrics = passes(learner, rule_params, state, made.targets, made.experience, key)
-    state = LearnerState(join(trained, carried), mixed, optimiser_state, made.rule_state, state.updates + 1)
+    state = LearnerState(join(trained, carried), mixed, optimiser_state, made.rule_state, state.updates + 1, own)
     return state, made.metrics | loss_metrics
 
 
@@ -169,9 +185,15 @@ def mean_loss(
     return mean, metrics | {"loss": mean}
 
 
-def step(learner: Learner, trained: PyTree, optimiser_state: PyTree, grads: PyTree) -> tuple[PyTree, PyTree]:
-    """Apply one gradient to the trained part of an agent: that part and the optimiser's state after it."""
-    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, trained)
+def step(
+    learner: Learner, trained: PyTree, optimiser_state: PyTree, grads: PyTree, own: Mapping[str, Array]
+) -> tuple[PyTree, PyTree]:
+    """Apply one gradient to the trained part of an agent, with the agent's own hyper-parameters if it has any.
+
+    Returns that part and the optimiser's state after it.
+    """
+    extra = {"hyperparameters": own} if own else {}
+    updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, trained, **extra)
     return optax.apply_updates(trained, updates), optimiser_state
 
 
@@ -193,7 +215,7 @@ def passes(
         part = take_streams(experience, subset)
         part_targets = jax.tree.map(lambda x: jnp.take(x, subset, axis=1), targets)
         grads, metrics = gradient(learner.rule, rule_params, read(join(trained, carried), part), part_targets, part)
-        return step(learner, trained, optimiser_state, grads), metrics
+        return step(learner, trained, optimiser_state, grads, state.hyperparameters), metrics
 
     (trained, optimiser_state), metrics = jax.lax.scan(one_pass, (split(state.params)[0], state.optimiser_state), subsets)
     return trained, optimiser_state, jax.tree.map(jnp.mean, metrics)

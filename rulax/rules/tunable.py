@@ -10,12 +10,12 @@ wherever it is called, so that its targets and its loss are differentiable funct
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree
@@ -50,9 +50,10 @@ def tunable(make: Callable[..., UpdateRule], *names: str, start: Mapping[str, fl
     return UpdateRule(plain.heads, init, plain.start, targets, loss)
 
 
-def parameters_of(constants: Mapping[str, float]) -> dict[str, Array]:
-    """The parameters whose sigmoids are the given constants; scalars."""
-    return {name: jnp.asarray(math.log(value / (1 - value)), jnp.float32) for name, value in constants.items()}
+def parameters_of(constants: Mapping[str, float | np.ndarray]) -> dict[str, Array]:
+    """The parameters whose sigmoids are the given constants: scalars, or [K] for arrays with one constant per agent."""
+    odds = {name: np.asarray(value, np.float64) / (1 - np.asarray(value, np.float64)) for name, value in constants.items()}
+    return {name: jnp.asarray(np.log(value), jnp.float32) for name, value in odds.items()}
 
 
 def constants_of(rule_params: Mapping[str, Array]) -> dict[str, Array]:

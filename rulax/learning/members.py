@@ -1,0 +1,140 @@
+"""What the agents of one vmapped population have of their own, and how it passes from one to another.
+
+A setting that differs between agents is an array with one entry per agent. It is a leaf of the agent's `LearnerState`, next to the
+parameters, and not a constant of the program: it can change during a life, be copied and be perturbed without compiling again.
+
+    trainer = Trainer(environment, recipe, config, {"learning_rate": [1e-3, 3e-3, 1e-2]}, tasks)
+    ...
+    life = exploit(state.life, parents)                        # agent k goes on as a copy of agent parents[k]
+    own = explore(life.learner_state.hyperparameters, key)     # each value times 0.8 or 1.2
+
+Constants of a rule (a discount, a cost) become parameters by `rules/tunable.py`; `rule_params` with a leading axis [K] then give
+each agent its own, and `explore_constants` perturbs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from rulax.envs.base import HostEnvironment
+from rulax.learning.optimisers import HORIZON
+from rulax.settings import Learning
+from rulax.types import Array, PyTree
+
+FRACTIONS = ("adam_b1", "adam_b2", "slow_decay")  # between 0 and 1
+HYPERPARAMETERS = (  # fields of `Learning`, but for the horizon: gradient steps until the schedule reaches zero
+    "learning_rate",
+    HORIZON,
+    "warmup_updates",
+    "clip_gradient",
+    "clip_update",
+    "weight_decay",
+    "adam_eps",
+    "reward_scale",
+    *FRACTIONS,
+)
+FACTORS = (0.8, 1.2)  # by which population-based training perturbs (Jaderberg et al. 2017)
+
+
+def check_hyperparameters(given: Mapping[str, ArrayLike], learning: Learning, members: int) -> dict[str, Array]:
+    """The agents' own hyper-parameters as arrays [K]; a ValueError if there is no such setting, or not one value per agent."""
+    made = {name: jnp.asarray(values, float) for name, values in given.items()}
+    for name, values in made.items():
+        if name not in HYPERPARAMETERS:
+            raise ValueError(f"'{name}' cannot differ between agents; what can is {', '.join(HYPERPARAMETERS)}")
+        if values.shape != (members,):
+            raise ValueError(f"{name} needs one value for each of {members} agents, but has the shape {list(values.shape)}")
+    if HORIZON in made and learning.schedule == "constant":
+        raise ValueError(
+            "a horizon needs a schedule that falls, but the learning rate is constant; set schedule to linear or cosine"
+        )
+    return made
+
+
+def check_tasks(given: PyTree, environment: Any, members: int) -> PyTree:
+    """Tasks as arrays [K, ...], or None if none are given; a ValueError if they are not tasks of this environment."""
+    if given is None:
+        return None
+    if isinstance(environment, HostEnvironment):
+        raise ValueError(
+            "tasks can be given only to compiled environments: the tasks of an environment on the host are its options"
+        )
+    wanted = jax.eval_shape(environment.default_task)
+    shapes = jax.tree.map(lambda leaf: (members, *leaf.shape), wanted)
+    if jax.tree.map(jnp.shape, given) != shapes:
+        raise ValueError(f"tasks for {members} agents must have the shapes {shapes}, not {jax.tree.map(jnp.shape, given)}")
+    return jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), given, wanted)
+
+
+def exploit(tree: PyTree, parents: Array) -> PyTree:
+    """Every agent continues as a copy of its parent, but with its own randomness.
+
+    Args:
+        tree: leaves [K, ...]. A whole `Life` copies the agents with their environments and replay buffers; a `LearnerState`
+            copies parameters, optimiser, the rule's state and hyper-parameters alone, so that tasks stay where they are.
+        parents: [K] integers; `parents[k] == k` leaves agent k as it is.
+
+    Returns:
+        The tree in the new order. Random keys are not copied: two agents with one key would make the same choices for ever.
+    """
+
+    def one(leaf: Array) -> Array:
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return leaf
+        return jnp.take(leaf, parents, axis=0)
+
+    return jax.tree.map(one, tree)
+
+
+def explore(
+    hyperparameters: Mapping[str, Array],
+    key: Array,
+    chosen: Array | bool = True,
+    names: tuple[str, ...] = (),
+    factors: tuple[float, ...] = FACTORS,
+) -> dict[str, Array]:
+    """Multiply hyper-parameters by random factors, drawn for each agent and each name by itself.
+
+    Args:
+        hyperparameters: [K] each.
+        key: one key; equal keys give equal factors.
+        chosen: [K], the agents that are perturbed.
+        names: which hyper-parameters are perturbed; none named means all.
+        factors: what is drawn from, with equal probability. Of a fraction f (`FRACTIONS`) the odds f / (1 - f) are multiplied,
+            so that it stays between 0 and 1 and the time over which it averages changes by about the factor.
+    """
+    drawn = draw_factors(hyperparameters, key, chosen, names, factors)
+
+    def one(name: str, value: Array) -> Array:
+        if name in FRACTIONS:
+            return drawn[name] * value / (1 + (drawn[name] - 1) * value)
+        return drawn[name] * value
+
+    return {name: one(name, value) if name in drawn else value for name, value in hyperparameters.items()}
+
+
+def explore_constants(
+    rule_params: Mapping[str, Array],
+    key: Array,
+    chosen: Array | bool = True,
+    names: tuple[str, ...] = (),
+    factors: tuple[float, ...] = FACTORS,
+) -> dict[str, Array]:
+    """As `explore`, for the parameters [K] of a tunable rule, which are log odds: the constants' odds are multiplied."""
+    drawn = draw_factors(rule_params, key, chosen, names, factors)
+    return {name: value + jnp.log(drawn[name]) if name in drawn else value for name, value in rule_params.items()}
+
+
+def draw_factors(
+    values: Mapping[str, Array], key: Array, chosen: Array | bool, names: tuple[str, ...], factors: tuple[float, ...]
+) -> dict[str, Array]:
+    """A factor [K] for each name; 1 for agents that are not chosen."""
+    names = tuple(sorted(names or values))
+    keys = jax.random.split(key, max(len(names), 1))
+    choices = {name: jax.random.choice(k, jnp.asarray(factors), values[name].shape) for name, k in zip(names, keys, strict=True)}
+    return {name: jnp.where(chosen, factor, 1.0).astype(values[name].dtype) for name, factor in choices.items()}
