@@ -23,7 +23,7 @@ from rulax.learning.host_replay import HostReplay
 from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, init_agent, split_keys
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, Trainer, TrainState, not_measured
-from rulax.types import Array, Experience, LearnerState, Metrics, PyTree
+from rulax.types import Array, Experience, LearnerState, Level, Metrics, PyTree
 
 HostMetrics = dict[str, np.ndarray]
 
@@ -65,7 +65,7 @@ class HostTrainer(Trainer):
         streams = self.recipe.learning.streams
         learner = init_agent(self.recipe, self.learner, self.environment, key_agent)
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
-        actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), learner.params.initial_memory(streams))
+        actor = Actor((), (), observation, jnp.full(streams, Level.LIFE, jnp.int8), learner.params.initial_memory(streams))
         return Life(learner, actor, (), key_life)
 
     # -- what the command line drives ---------------------------------------------------------------------------------------
