@@ -101,9 +101,7 @@ def hidden(memory: PyTree) -> Array:
     return memory.hidden if isinstance(memory, LSTMState) else memory
 
 
-def make_core(
-    key: Array, kind: str, inputs: int, size: int, level: Level = Level.EPISODE
-) -> tuple[NoCore | RecurrentCore, int]:
+def make_core(key: Array, kind: str, inputs: int, size: int, level: Level = Level.EPISODE) -> tuple[NoCore | RecurrentCore, int]:
     """The core that the settings ask for (`kind` none, lstm or gru), and the width of its output."""
     if kind == "none":
         return NoCore(), inputs

@@ -23,7 +23,10 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
     "report.html",
 )
 # Settings that are younger than the first run folders, and what those did. Later ones belong here too.
-BEFORE: dict[str, dict[str, Any]] = {"learning": {"reward_scale": 1.0}, "network": {"value_init": "drawn", "memory_level": "episode"}}
+BEFORE: dict[str, dict[str, Any]] = {
+    "learning": {"reward_scale": 1.0},
+    "network": {"value_init": "drawn", "memory_level": "episode"},
+}
 
 
 def write_json(path: Path, value: Any) -> None:

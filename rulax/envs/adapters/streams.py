@@ -116,9 +116,10 @@ class Streams(CheckedStreams):
     def start_each(self, seeds: np.ndarray) -> Timestep:
         self.clear()
         zeros: HostArray = np.zeros(self.num_streams, np.float32)
+        first: HostArray = np.full(self.num_streams, Level.LIFE, np.int8)
         return Timestep(
             observation=self.reset_all(seeds),
-            first=np.full(self.num_streams, Level.LIFE, np.int8),
+            first=first,
             reward=zeros,
             discount=zeros + 1,
             valid=zeros == 0,
