@@ -3,7 +3,7 @@
     rulax train craftax/Craftax-Classic-Symbolic-v1 --rule ppo --steps 1M --out runs/craftax
     python benchmarks/achievements.py runs/craftax [--episodes 256] [--steps 2000] [--seed 1]
 
-Every stream plays one episode with actions drawn from the policy of the first seed, in start environments that the agent has never
+Every stream plays one episode with actions drawn from the policy of the first seed, on maps that the agent has never
 seen: the pool is made with another seed than the one of training. An episode that is still going on after `--steps` counts as far
 as it got.
 """

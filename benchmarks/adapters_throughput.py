@@ -181,7 +181,7 @@ def jittable_rates(name, streams, seconds, length=64):
         return calls * length * streams / (time.process_time() - began)
 
     state, _ = jax.jit(opened.start)(task, jax.random.key(0))
-    return measure(opened.step, state), measure(bare_step, state.stream.world)
+    return measure(opened.step, state), measure(bare_step, state.stream.env_state)
 
 
 def main():

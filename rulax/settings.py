@@ -79,6 +79,8 @@ class Network:
     """Recurrent memory between torso and heads."""
     core_size: int = 128
     """Width of that memory."""
+    memory_level: Literal["episode", "trial", "life"] = "episode"
+    """When that memory is cleared: at the start of every episode, of every trial or task, or never in a lifetime."""
     action_model: int = 128
     """Width of the action-conditional LSTM, where a rule asks for predictions per action."""
     action_hidden: tuple[int, ...] = (128,)

@@ -8,6 +8,7 @@ The paper's letters, given once: `policy` is pi, `state_prediction` y, `action_p
 
 from __future__ import annotations
 
+import enum
 from typing import Any, NamedTuple
 
 import jax
@@ -31,6 +32,18 @@ Policy = Array | Factored  # logits [..., A] where an action is one choice
 Predictions = dict[str, Any]  # Array each, but for the policy: Policy
 
 
+class Level(enum.IntEnum):
+    """What starts at an observation. `first` holds these numbers (int8); a higher level includes those below it.
+
+    Memory, lasting noise and skills each have a level: they are renewed wherever something of that level or above starts.
+    """
+
+    NOTHING = 0
+    EPISODE = 1
+    TRIAL = 2  # several episodes of one task, or a new task
+    LIFE = 3  # the stream itself
+
+
 class Experience(NamedTuple):
     """What happened in T steps of B streams.
 
@@ -42,7 +55,7 @@ class Experience(NamedTuple):
     action: Array  # [T, B], or [T, B, D] where an action has D dimensions
     reward: Array  # [T, B]         reward[t] follows action[t]
     discount: Array  # [T, B]         0 where action[t] ended the episode, else 1 (a time limit is not an end)
-    first: Array  # [T+1, B]       observation[t] starts an episode: memory is cleared before it
+    first: Array  # [T+1, B] int8  `Level` of what starts at observation[t]; memory of that level is cleared before it
     valid: Array  # [T, B]         False where nothing may be learned (a dummy step, a cut-off)
     behaviour: Policy  # [T, B, A]      policy logits when it acted; nothing else of that network is stored
     memory: PyTree  # [B, ...]       recurrent state before observation[0]; () if there is none
@@ -69,6 +82,11 @@ class Head(NamedTuple):
 def logits_of(policy: Policy) -> Array:
     """A policy's logits, [..., A] or [..., D, A]."""
     return policy.logits if isinstance(policy, Factored) else policy
+
+
+def starts(first: Any, level: int = Level.EPISODE) -> Any:
+    """Where something of `level` or above starts: booleans of the shape of `first`, an array of JAX or numpy."""
+    return first >= int(level)
 
 
 def now(values: PyTree) -> PyTree:

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 import jax
 
 from rulax.agents.base import BaseAgent
-from rulax.agents.cores import NoCore, RecurrentCore, make_core
+from rulax.agents.cores import Core, NoCore, make_core
 from rulax.agents.heads import Embedded, Heads
 from rulax.agents.torsos import Torso, make_torso
 from rulax.settings import Network
-from rulax.types import Array, Experience, Head, Policy, Predictions, PyTree, now
+from rulax.types import Array, Experience, Head, Level, Policy, Predictions, PyTree, now
 
 
 class CategoricalAgent(BaseAgent):
     """An agent (`agents/base.py`) whose policy is categorical, or one categorical policy per dimension of an action."""
 
     torso: Torso
-    core: NoCore | RecurrentCore
+    core: Core
     heads: Heads
 
     def initial_memory(self, num_streams: int) -> PyTree:
@@ -68,5 +68,6 @@ def make_agent(
     del num_streams  # it keeps nothing for each stream beside its memory
     key_torso, key_core, key_heads = jax.random.split(key, 3)
     torso = make_torso(key_torso, observation, network)
-    core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size)
+    level = Level[network.memory_level.upper()]
+    core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size, level)
     return CategoricalAgent(torso, core, Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions))

@@ -1,18 +1,52 @@
-"""What an agent remembers between observations: nothing, or a recurrent state that every new episode clears.
+"""What an agent remembers between observations: nothing, or a recurrent state.
 
-A core has `initial(shape)`, `step(memory, x, first)` for acting, `unroll(memory, x, first)` for learning, and `remember` for the
-memory that an unroll ends with. All clear the memory *before* an observation that starts an episode, so that acting and learning
-read the same thing.
+Every leaf of memory has a `Level` and is cleared *before* an observation at which something of that level or above starts: by
+default at every episode. A memory that lasts for a trial survives the episodes in it, and one that lasts for a life is never
+cleared. Acting (`step`) and learning (`unroll`, `remember`) clear alike, so both read the same memory.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from rulax.agents.layers import GRU, LSTM, LSTMState
-from rulax.types import Array, PyTree
+from rulax.types import Array, Level, PyTree, starts
+
+
+class Core(Protocol):
+    """Memory between torso and heads. Shapes: x [..., features], `first` [...] int8 (`Level`), leaves of memory [B, ...]."""
+
+    def initial(self, shape: tuple[int, ...]) -> PyTree:
+        """The memory of streams [shape] that have seen nothing."""
+
+    def step(self, memory: PyTree, x: Array, first: Array) -> tuple[PyTree, Array]:
+        """One observation per stream, x [B, D]: the memory after it, and the output [B, H]."""
+
+    def unroll(self, memory: PyTree, x: Array, first: Array) -> Array:
+        """T observations per stream, x [T, B, D], after `memory`: the outputs [T, B, H]."""
+
+    def remember(self, memory: PyTree, x: Array, first: Array) -> PyTree:
+        """The memory at the end of the same unroll."""
+
+
+def clear(memory: PyTree, levels: PyTree, first: Array) -> PyTree:
+    """Memory [B, ...] with zeros wherever something of a leaf's level or above starts.
+
+    Args:
+        memory: any tree of arrays whose leading axes are those of `first`.
+        levels: a `Level` for every leaf, or for every subtree of `memory`; one alone is for all of it.
+        first: [B] int8, what starts at the observation that comes next.
+    """
+
+    def one(level: int, leaf: Array) -> Array:
+        cleared = starts(first, level).reshape(*first.shape, *[1] * (leaf.ndim - first.ndim))
+        return jnp.where(cleared, 0, leaf).astype(leaf.dtype)
+
+    return jax.tree.map(lambda level, part: jax.tree.map(lambda leaf: one(level, leaf), part), levels, memory)
 
 
 class NoCore(eqx.Module):
@@ -32,9 +66,10 @@ class NoCore(eqx.Module):
 
 
 class RecurrentCore(eqx.Module):
-    """An LSTM or GRU whose output is its hidden state."""
+    """An LSTM or GRU whose output is its hidden state. All of its memory is cleared at starts of `level` and above."""
 
     cell: LSTM | GRU
+    level: Level = eqx.field(static=True, default=Level.EPISODE)
 
     def initial(self, shape: tuple[int, ...]) -> PyTree:
         return self.cell.initial(shape)
@@ -58,8 +93,7 @@ class RecurrentCore(eqx.Module):
         return jax.lax.scan(advance, memory, (self.cell.project(x), first))
 
     def _advance(self, memory: PyTree, projected: Array, first: Array) -> PyTree:
-        kept = jax.tree.map(lambda m: jnp.where(first[..., None], 0.0, m).astype(m.dtype), memory)
-        return self.cell.step(kept, projected)
+        return self.cell.step(clear(memory, self.level, first), projected)
 
 
 def hidden(memory: PyTree) -> Array:
@@ -67,9 +101,9 @@ def hidden(memory: PyTree) -> Array:
     return memory.hidden if isinstance(memory, LSTMState) else memory
 
 
-def make_core(key: Array, kind: str, inputs: int, size: int) -> tuple[NoCore | RecurrentCore, int]:
-    """The core that the settings ask for, and the width of what it puts out."""
+def make_core(key: Array, kind: str, inputs: int, size: int, level: Level = Level.EPISODE) -> tuple[NoCore | RecurrentCore, int]:
+    """The core that the settings ask for (`kind` none, lstm or gru), and the width of its output."""
     if kind == "none":
         return NoCore(), inputs
     cell = LSTM if kind == "lstm" else GRU
-    return RecurrentCore(cell(key, inputs, size)), size
+    return RecurrentCore(cell(key, inputs, size), level), size

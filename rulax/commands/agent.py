@@ -10,7 +10,7 @@ import numpy as np
 
 from rulax.agents.distributions import likeliest_choice, sample_choice
 from rulax.envs.adapters.stacking import Stacked
-from rulax.types import Array, Policy, PyTree
+from rulax.types import Array, Level, Policy, PyTree
 
 
 @jax.jit
@@ -34,7 +34,7 @@ class AgentHandle:
         """Begin a new episode: nothing is remembered of the last one."""
         self.memory: PyTree = None
         self.frames: PyTree = None  # the last ones, where the environment stacks them
-        self.first = True
+        self.first = Level.LIFE
 
     def act(self, observation: Any, key: Array | None = None, greedy: bool = True) -> Any:
         """The action for one observation: an int, or an array if the observation has a leading axis of streams.
@@ -62,9 +62,9 @@ class AgentHandle:
             raise ValueError(
                 f"the agent remembers {remembered[0]} stream(s) of this episode, but was shown {streams}; call reset() first"
             )
-        first = jnp.full(streams, self.first)
+        first = jnp.full(streams, self.first, jnp.int8)
         logits, self.memory = _decide(self.params, batch, first, self.memory)
-        self.first = False
+        self.first = Level.NOTHING
         chosen = likeliest_choice(logits) if greedy or key is None else sample_choice(key, logits)
         action = self.environment.native_action(np.asarray(chosen))
         if not single:

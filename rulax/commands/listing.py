@@ -12,7 +12,7 @@ from rulax.commands.config import DEFAULT_RULE, GetRuleConfig, ListConfig, build
 from rulax.errors import UserError, suggestion
 
 if TYPE_CHECKING:
-    from rulax.envs.catalogue import Family
+    from rulax.envs.catalogue import AdapterFamily
 
 INSTALLABLE = ("disco103",)
 
@@ -36,7 +36,7 @@ def envs_command(values: dict[str, str]) -> int:
     return 0
 
 
-def show_ids(family: Family) -> None:
+def show_ids(family: AdapterFamily) -> None:
     """Every ID of one family, where its package is there and keeps a list."""
     if not family.installed:
         return
@@ -46,7 +46,7 @@ def show_ids(family: Family) -> None:
         print(textwrap.fill(" ".join(ids), shutil.get_terminal_size().columns, break_on_hyphens=False, break_long_words=False))
 
 
-def show_families(families: list[Family]) -> None:
+def show_families(families: list[AdapterFamily]) -> None:
     """A table of the environments of other libraries; on a terminal what is too long goes on below, elsewhere each is one line."""
     if not families:
         return
@@ -62,7 +62,7 @@ def show_families(families: list[Family]) -> None:
             print(" " * left + line)
 
 
-def described(family: Family) -> tuple[str, str, str, str]:
+def described(family: AdapterFamily) -> tuple[str, str, str, str]:
     """A family's row: its name, the extra that it needs, whether its package is there, what it is with an example."""
     example = f"{family.prefix}/{family.examples[0]}"
     return f"{family.prefix}/ID", family.extra, "yes" if family.installed else "no", f"{family.summary}; for example {example}"

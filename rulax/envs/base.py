@@ -1,4 +1,4 @@
-"""The environment contract: where an agent lives. Everything in `envs/` either implements it or wraps it.
+"""The environment contract. Everything in `envs/` either implements it or wraps it.
 
 **An environment** is a pair of pure functions on one stream, without batching and without resetting itself:
 
@@ -8,20 +8,23 @@
 A *task* is a pytree of numbers (physical constants, a layout, arm probabilities): a distribution of tasks is `sample_task`
 under `vmap`, and the same compiled program serves all of them.
 
-**Termination and truncation** are different. `terminated` means that the future holds no more reward: its value is zero.
-`truncated` means that somebody stopped watching (a time limit): the future has a value, and learning bootstraps from it.
+**Termination and truncation** are different. `terminated` means that no more reward follows: the value of what comes next is zero.
+`truncated` means that the episode was cut off (a time limit): what comes next has a value, and learning bootstraps from it.
 
 **Auto-reset** happens in one place, `wrappers.AutoReset`, and turns an environment into an endless stream of `Timestep`s:
 * After a *terminated* step the stream shows the first observation of the next episode at once (`first`, and `discount` 0
-  for the step that ended): what the last observation looked like matters to nobody.
+  for the step that ended): no rule needs the last observation.
 * After a *truncated* step it shows the true last observation (`discount` 1), so that its value can be bootstrapped. The
   following step is a dummy: its action does nothing, its reward is 0, it is marked `valid = False`, and it leads to the
   first observation of the next episode.
-
-* A host environment may fail. A step in which an environment raised and was made anew (`adapters/restart.py`) is a dummy, too: its
-  episode never ended, and it leads to the first observation of another.
+* A host environment may fail. A step in which an environment raised and was replaced (`adapters/restart.py`) is a dummy too: its
+  episode has no end, and it leads to the first observation of another.
 
 Rules need just one sentence of this: an invalid step teaches nothing and no return reaches across it.
+
+**Starts have levels** (`types.Level`). `first` is 0 inside of an episode, 1 where an episode starts, 2 where a trial or a task
+starts, and 3 at the first observation of a stream. Trials (`tasks.py`) consist of several episodes: to returns a trial is one
+episode (it terminates once, at its end), and `first` shows where the episodes inside of it begin.
 """
 
 from __future__ import annotations
@@ -34,16 +37,17 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from rulax.types import Array, PyTree
+from rulax.types import Array, Level, PyTree
 
 
 class Transition(NamedTuple):
-    """What one action led to, in the environment's own terms."""
+    """What one action led to, as the environment reports it."""
 
     observation: PyTree
     reward: Array  # [] float32
-    terminated: Array  # [] bool: the future is worth nothing
-    truncated: Array  # [] bool: the future was not watched
+    terminated: Array  # [] bool: no reward follows
+    truncated: Array  # [] bool: the episode was cut off
+    first: Any = np.int8(Level.NOTHING)  # [] int8: what starts at `observation` although the episode goes on, see `tasks.Trial`
 
 
 class Episode(NamedTuple):
@@ -55,10 +59,10 @@ class Episode(NamedTuple):
 
 
 class Timestep(NamedTuple):
-    """One step of an endless stream. `observation` and `first` are about now, the rest about the action before."""
+    """One step of an endless stream. `observation` and `first` describe the present, the rest the action before."""
 
     observation: PyTree
-    first: Array  # [] bool: the observation starts an episode
+    first: Array  # [] int8: `Level` of what starts at the observation
     reward: Array  # [] float32
     discount: Array  # [] float32: 0 where the action ended the episode by termination
     valid: Array  # [] bool: False for a dummy step or a cut-off
@@ -70,8 +74,8 @@ class Environment(abc.ABC):
 
     num_actions: int  # an action is one of that many choices, int32 []
     action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
-    observation: jax.ShapeDtypeStruct  # shape and dtype of one observation
-    one_task: bool = False  # whether `sample_task` can only give the default one
+    observation: Any  # shape and dtype of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
+    one_task: bool = False  # whether `sample_task` always returns the default task
 
     @abc.abstractmethod
     def default_task(self) -> PyTree:
@@ -79,38 +83,45 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def sample_task(self, key: Array) -> PyTree:
-        """A task of the same family, drawn at random; same structure and shapes as the default."""
+        """A random task of the same family, with the structure and shapes of the default one."""
 
     @abc.abstractmethod
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
-        """Start an episode: state and first observation."""
+        """Start an episode: the state, and the first observation."""
 
     @abc.abstractmethod
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        """Take one action. After an episode has ended the result is unspecified: `AutoReset` never asks."""
+        """Take one action, int32 [] or [D]. What happens after the end of an episode is unspecified; `AutoReset` discards it."""
 
     def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
-        """Start the episode after the one that ended in `state`. Most environments remember nothing between two (see
-        `tasks.py`)."""
+        """Start the episode after the one that ended in `state`: the new state, and its first observation.
+
+        Most environments carry nothing over from one episode to the next and simply reset; `tasks.py` has some that do.
+        """
         del state
         return self.reset(task, key)
 
+    def next_level(self, task: PyTree, state: PyTree) -> Array | int:
+        """The `Level` of what `next_episode` starts after `state`: an episode, unless it is also a new trial or task."""
+        del task, state
+        return Level.EPISODE
+
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """Actions [B, ...] as the environment itself writes them; an adapter's environment has numbers of its own for them."""
+        """An agent's choices [B] or [B, D] as the actions of the library behind an adapter, [B, ...]; elsewhere the same."""
         return action
 
     def preprocess(self, observation: PyTree) -> PyTree:
-        """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
+        """An observation of the library behind an adapter as agents see it, for one observation or a batch; elsewhere the same."""
         return observation
 
 
 def is_symbols(leaf: jax.ShapeDtypeStruct) -> bool:
-    """Whether an array of an observation holds names: whole numbers do; but bytes are brightness."""
+    """Whether an array of an observation holds symbols, such as NetHack's glyphs: any integers except bytes, which are pixels."""
     return np.issubdtype(leaf.dtype, np.integer) and leaf.dtype != np.uint8
 
 
 def is_image(leaf: jax.ShapeDtypeStruct) -> bool:
-    """Whether it is a picture [H, W, C], or a map of symbols [H, W] or [H, W, C]."""
+    """Whether it is an image [H, W, C], or a map of symbols [H, W] or [H, W, C]."""
     return len(leaf.shape) == 3 or (is_symbols(leaf) and len(leaf.shape) == 2)
 
 
@@ -125,11 +136,11 @@ class Streams(Protocol):
 
 
 class EnvironmentFailed(RuntimeError):
-    """An environment raised more often than is tolerated; the text is a sentence for the user."""
+    """An environment raised more often than is allowed; the text is a sentence for the user."""
 
     def __init__(self, message: str, restarts: int = 0):
         super().__init__(message)
-        self.restarts = restarts  # of all streams, until here
+        self.restarts = restarts  # of all streams together, so far
 
 
 class HostEnvironment(abc.ABC):
@@ -137,27 +148,27 @@ class HostEnvironment(abc.ABC):
 
     num_actions: int
     action_dimensions: int = 0
-    observation: Any  # of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
+    observation: Any  # shape and dtype of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = True
-    frames: int = 1  # of which all images [H, W, frames x colours] are stacks, the oldest first: replay stores each frame once
-    one_copy_per_stream: bool = False  # whether each stream is a copy that we step, so that processes can share them out
+    frames: int = 1  # if more, all images [H, W, frames x colours] are stacks, oldest frame first: replay stores each frame once
+    one_copy_per_stream: bool = False  # whether each stream is a copy that we step, so that copies can live in processes
 
     @abc.abstractmethod
     def open(self, num_streams: int) -> HostStreams:
-        """Start `num_streams` copies."""
+        """Open `num_streams` (B) streams."""
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """Actions [B, ...] as the environment itself writes them."""
+        """An agent's choices [B] or [B, D] as the actions of the library behind an adapter, [B, ...]; elsewhere the same."""
         return action
 
     def preprocess(self, observation: PyTree) -> PyTree:
-        """What an agent sees of what the library shows, one observation or a batch, where an adapter knows (Gymnasium, gymnax)."""
+        """An observation of the library behind an adapter as agents see it, for one observation or a batch; elsewhere the same."""
         return observation
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, as what it is around
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, like the environment inside
 class WrappedHost(HostEnvironment):
-    """A host environment around another, which it looks like but for what a subclass says."""
+    """A host environment around another one; subclasses change something about it."""
 
     environment: HostEnvironment
 
@@ -183,11 +194,11 @@ class WrappedHost(HostEnvironment):
 class HostStreams(abc.ABC):
     """Open streams of a host environment. Timesteps hold numpy arrays with a leading axis [B]; same contract as `AutoReset`."""
 
-    failed: Mapping[int, str] = {}  # streams whose environment raised in the last call and was made anew, and what it said
+    failed: Mapping[int, str] = {}  # streams whose environment raised in the last call and was replaced, with the error's text
 
     @abc.abstractmethod
     def start(self, seed: int) -> Timestep:
-        """Reset every stream."""
+        """Reset every stream; all that follows is determined by `seed` and the actions."""
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> Timestep:
@@ -195,8 +206,8 @@ class HostStreams(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Release what the streams hold; they cannot be used after."""
+        """Release what the streams hold; they cannot be used afterwards."""
 
     def abandon(self) -> None:
-        """Release streams that are broken, and perhaps hang: `close`, with force where there is a way."""
+        """Release streams that are broken and may hang: like `close`, but by force where that is possible."""
         self.close()

@@ -7,7 +7,7 @@ import importlib.util
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class AdapterFamily:
     """The environments of one library, named `prefix/ID`; the adapter is `rulax.envs.adapters.<prefix>`."""
 
     prefix: str
@@ -29,7 +29,7 @@ class Family:
 
 
 _FAMILIES = (
-    Family(
+    AdapterFamily(
         "gymnax",
         "gymnax",
         "gymnax",
@@ -37,29 +37,33 @@ _FAMILIES = (
         ("CartPole-v1", "Breakout-MinAtar"),
         in_jax=True,
     ),
-    Family(
+    AdapterFamily(
         "gymnasium",
         "gymnasium",
         "gymnasium",
         "any Gymnasium id, real numbers by bins (bins=11); the prefix may be left out",
         ("CartPole-v1", "Pendulum-v1"),
     ),
-    Family("atari", "ale_py", "atari", "Atari games as the papers play them (ale-py)", ("Pong", "MsPacman")),
-    Family(
+    AdapterFamily("atari", "ale_py", "atari", "Atari games as the papers play them (ale-py)", ("Pong", "MsPacman")),
+    AdapterFamily(
         "envpool", "envpool", "envpool", "EnvPool: Atari, ProcGen, Sokoban on levels of Boxoban", ("CoinrunEasy-v0", "Sokoban-v0")
     ),
-    Family("crafter", "crafter", "crafter", "Crafter, from pixels", ("reward", "noreward")),
-    Family("craftax", "craftax", "craftax", "Craftax and Craftax-Classic, in JAX", ("Craftax-Classic-Symbolic-v1",), in_jax=True),
-    Family("nethack", "nle", "nethack", "the NetHack Learning Environment", ("NetHackScore-v0", "NetHackChallenge-v0")),
-    Family(
+    AdapterFamily("crafter", "crafter", "crafter", "Crafter, from pixels", ("reward", "noreward")),
+    AdapterFamily(
+        "craftax", "craftax", "craftax", "Craftax and Craftax-Classic, in JAX", ("Craftax-Classic-Symbolic-v1",), in_jax=True
+    ),
+    AdapterFamily("nethack", "nle", "nethack", "the NetHack Learning Environment", ("NetHackScore-v0", "NetHackChallenge-v0")),
+    AdapterFamily(
         "jumanji", "jumanji", "jumanji", "Jumanji: Sokoban on generated levels, Snake, in JAX", ("Sokoban", "Snake"), in_jax=True
     ),
-    Family("xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "MiniGrid-FourRooms"), in_jax=True),
-    Family("minigrid", "minigrid", "minigrid", "MiniGrid and BabyAI, what the agent sees", ("MiniGrid-Empty-5x5-v0",)),
-    Family("dm_env", "dm_env", "dm_env", "any dm_env environment that a function of yours makes", ("module:function",)),
+    AdapterFamily(
+        "xland", "xminigrid", "xland", "XLand-MiniGrid, in JAX", ("MiniGrid-DoorKey-8x8", "MiniGrid-FourRooms"), in_jax=True
+    ),
+    AdapterFamily("minigrid", "minigrid", "minigrid", "MiniGrid and BabyAI, what the agent sees", ("MiniGrid-Empty-5x5-v0",)),
+    AdapterFamily("dm_env", "dm_env", "dm_env", "any dm_env environment that a function of yours makes", ("module:function",)),
 )
 
 
-def adapter_families() -> dict[str, Family]:
+def adapter_families() -> dict[str, AdapterFamily]:
     """The families of other libraries by their prefix, in the order of the documentation."""
     return {family.prefix: family for family in _FAMILIES}

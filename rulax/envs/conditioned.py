@@ -1,4 +1,4 @@
-"""An environment in which the agent is told something about itself: numbers that are part of the task and end every observation."""
+"""Environments whose observations end with numbers from the task, such as the parameters of the agent's own rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rulax.types import Array, PyTree
 
 
 class ConditionedTask(NamedTuple):
-    """An environment's own task, and what the agent is told."""
+    """An environment's own task, and the numbers that are added to every observation."""
 
     inner: PyTree
     context: Array  # [n]
@@ -23,9 +23,9 @@ class ConditionedTask(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Conditioned(Wrapped):
-    """The same environment, in which every observation ends with `number` more numbers, such as the parameters of the agent's rule.
+    """The same environment with `number` more numbers at the end of every observation, such as the parameters of the agent's rule.
 
-    What a value should be depends on the discount, so a value function that does not know it would be wrong after each change.
+    The right value of a state depends on the discount, so a value function that cannot see it is wrong after every change.
     """
 
     number: int
@@ -48,12 +48,15 @@ class Conditioned(Wrapped):
         state, observation = self.environment.next_episode(task.inner, state, key)
         return state, self._show(task, observation)
 
+    def next_level(self, task: ConditionedTask, state: PyTree) -> Array | int:
+        return self.environment.next_level(task.inner, state)
+
     def step(self, task: ConditionedTask, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
         state, transition = self.environment.step(task.inner, state, action, key)
         return state, transition._replace(observation=self._show(task, transition.observation))
 
     def recondition(self, observation: Array, context: Array) -> Array:
-        """Observations [..., D] as they look after what is told has changed."""
+        """Observations [..., D] with the added numbers replaced by `context` [number]."""
         return observation.at[..., -self.number :].set(context)
 
     def _show(self, task: ConditionedTask, observation: PyTree) -> Array:

@@ -1,5 +1,4 @@
-"""From a name to an environment: our own environments and those of other libraries. Imports JAX only when an environment is
-made."""
+"""From a name to an environment, of our own or of another library. Imports JAX only when an environment is made."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from rulax.envs.catalogue import Family, adapter_families
+from rulax.envs.catalogue import AdapterFamily, adapter_families
 
 if TYPE_CHECKING:
     from rulax.envs.base import Environment, HostEnvironment
@@ -86,6 +85,11 @@ _FAMILIES = adapter_families()
 # An Atari game, as Gymnasium's users know it: ALE/Pong-v5, PongNoFrameskip-v4.
 GAME = re.compile(r"(ALE/|(?=\w+NoFrameskip))(?P<game>[A-Za-z]+?)(NoFrameskip|Deterministic)?(-ram)?(-v\d)?")
 
+# Options that wrap an environment, with the functions of `tasks.py` that the first ones stand for, in the order of wrapping.
+COMBINATORS = {"tasks": "finite_set", "contexts": "recurring", "trial": "trial"}
+LASTING = {"with_noise": "noise_level", "with_skill": "skill_level"}  # functions of `lasting.py`, and the options of their level
+AROUND = (*COMBINATORS, "processes", *LASTING, *LASTING.values(), "stack")
+
 OTHERWISE = "`rulax envs` lists all; one of your own, registered with Gymnasium, is written module:ID"
 
 
@@ -106,20 +110,64 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """The environment of that name: one of ours, `prefix/ID` of another library, or any Gymnasium id without a prefix.
 
     `options` override fields of our environments (and `limit`, where the name has a time limit); for others they go to the adapter.
-    `stack=4` shows the last four images of any host environment; `processes=2` shares out the streams of one that is made of
-    copies.
+    Some options are for any environment:
+
+    * compiled ones: `tasks=16` restricts its tasks to 16, `contexts=10` shows that many in turn, `trial=4` makes trials of four
+      episodes (`tasks.py`);
+    * host ones: `processes=2` shares out the streams of one that is made of copies, `stack=4` shows the last four images;
+    * all: `with_noise=4` and `with_skill=8` show noise or a skill that lasts for an episode, or longer with `noise_level=trial` or
+      `skill_level=life` (`lasting.py`).
     """
-    around = {option: options.pop(option) for option in ("processes", "stack") if option in options}
+    around = {option: options.pop(option) for option in AROUND if option in options}
     environment: Any = _make_own(_BY_NAME[name], options) if name in _BY_NAME else _make_adapted(name, options)
+    for option in COMBINATORS:
+        if option in around:
+            environment = _combine(name, environment, option, around[option])
     if "processes" in around:
         from rulax.envs.adapters.workers import share
 
         environment = share(name, options, environment, around["processes"])
+    for option, level in LASTING.items():
+        if option in around:
+            environment = _with_draw(name, environment, option, around[option], around.get(level, "episode"))
+        elif level in around:
+            raise ValueError(f"'{name}': {level} says how long something lasts that is not there; give {option} too")
     if "stack" in around:  # around the processes, so that single frames travel
         from rulax.envs.adapters.stacking import stack
 
         environment = stack(name, environment, around["stack"])
     return environment
+
+
+def _combine(name: str, environment: Any, option: str, number: Any) -> Environment:
+    """One of the combinators of tasks around an environment."""
+    from rulax.envs import tasks
+    from rulax.envs.base import HostEnvironment
+
+    if isinstance(environment, HostEnvironment):
+        raise ValueError(
+            f"'{name}' runs on the host and has one task; the option {option} is for environments that run inside of JAX"
+        )
+    combine = getattr(tasks, COMBINATORS[option])
+    return combine(environment, _whole(name, option, number))
+
+
+def _with_draw(name: str, environment: Any, option: str, size: Any, level: Any) -> Environment | HostEnvironment:
+    """Lasting noise or a lasting skill around any environment."""
+    from rulax.envs import lasting
+    from rulax.types import Level
+
+    known = [each.name.lower() for each in Level if each]
+    if level not in known:
+        raise ValueError(f"'{name}': {LASTING[option]} must be one of {', '.join(known)}, not {level!r}")
+    return getattr(lasting, option)(environment, _whole(name, option, size), Level[level.upper()])
+
+
+def _whole(name: str, option: str, number: Any) -> int:
+    read = as_option(f"'{name}': {option}", 1, number)
+    if read < 1:
+        raise ValueError(f"'{name}': {option} must be at least 1, not {number}")
+    return read
 
 
 def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
@@ -141,7 +189,7 @@ def steps_on_host(name: str) -> bool:
     return name not in _BY_NAME and not _split(name)[0].in_jax
 
 
-def _split(name: str) -> tuple[Family, str]:
+def _split(name: str) -> tuple[AdapterFamily, str]:
     """The library behind a name that is not ours, and what it calls the environment; without a prefix it is Gymnasium's."""
     prefix, _, rest = name.partition("/")
     return (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
@@ -149,22 +197,22 @@ def _split(name: str) -> tuple[Family, str]:
 
 def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
     module, function = entry.factory.split(":")
-    world = getattr(importlib.import_module(f"rulax.envs.{module}"), function)()
-    known = [field.name for field in dataclasses.fields(world)] + ["limit"] * bool(entry.limit)
+    environment = getattr(importlib.import_module(f"rulax.envs.{module}"), function)()
+    known = [field.name for field in dataclasses.fields(environment)] + ["limit"] * bool(entry.limit)
     for option in options:
         if option not in known:
             raise ValueError(f"'{entry.name}' has no option '{option}'{_hint(option, known, 'it has none')}")
-    defaults = {**vars(world), "limit": entry.limit}
+    defaults = {**vars(environment), "limit": entry.limit}
     options = {key: as_option(f"'{entry.name}': {key}", defaults[key], value) for key, value in options.items()}
     limit = options.pop("limit", entry.limit)
     if limit < 0:
         raise ValueError(f"'{entry.name}': limit must not be negative, not {limit} (0 means none)")
-    world = dataclasses.replace(world, **options)
+    environment = dataclasses.replace(environment, **options)
     if not limit:
-        return world
+        return environment
     from rulax.envs.wrappers import TimeLimit
 
-    return TimeLimit(world, limit)
+    return TimeLimit(environment, limit)
 
 
 def as_option(label: str, default: Any, value: Any) -> Any:

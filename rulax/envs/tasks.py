@@ -1,19 +1,22 @@
-"""Distributions of tasks, combined from environments. A task is a pytree of numbers, so a distribution is `sample_task` under
+"""Distributions of tasks, built from environments. A task is a pytree of numbers, so a distribution is `sample_task` under
 `vmap`.
 
-Three things end, and they are different:
+Three things end, and each has its own consequence:
 
-* an **episode** of the environment: the environment starts anew, the learner keeps what it remembers;
-* a **trial**, several episodes of one task: the learner's memory is cleared. To the streams it is the end of an episode
-  (`terminated`, then `first`), so that recurrent agents and returns need not know about trials;
-* a **task**: after some trials another one is drawn.
+* an **episode** of the environment: the environment starts again (`first` is `Level.EPISODE`), and a memory that lasts for a trial
+  goes on;
+* a **trial**, several episodes of one task: to the streams, and so to returns, this is the end of an episode (`terminated`), and
+  the next trial starts with `Level.TRIAL`, which clears such a memory;
+* a **task**: after some trials another one is drawn. It starts with `Level.TRIAL` as well.
 
-    trial          several episodes and what happened in them as part of the observation: what RL² and its kin learn in
-    recurring      contexts that come back, each with its own task, recognised by a barcode
+    trial          several episodes as one, with what happened in them in the observation: what RL² learns in
+    recurring      contexts that come back, each with its own task, identified by a barcode
     randomised     fields of the task (physical constants) drawn from a box
-    with_reward    another reward
+    with_reward    a different reward
     finite_set     a fixed number of tasks instead of a distribution
     mutable        a hook that changes a task a little, for populations of environments
+
+The option `trial`, `contexts` or `tasks` of `registry.make` applies the first two and `finite_set` by name.
 """
 
 from __future__ import annotations
@@ -28,11 +31,11 @@ import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import Wrapped, select
-from rulax.types import Array, PyTree
+from rulax.types import Array, Level, PyTree
 
 
 class Ends(NamedTuple):
-    """What the last step ended."""
+    """Which of the three ended with the last step."""
 
     episode: Array  # [] bool
     trial: Array  # [] bool
@@ -40,7 +43,7 @@ class Ends(NamedTuple):
 
 
 class TrialState(NamedTuple):
-    """A task, where its environment is, and how much of the trial and of the task is over."""
+    """A task, the state of its environment, and how much of the trial and of the task is over."""
 
     task: PyTree
     env_state: PyTree
@@ -52,12 +55,12 @@ class TrialState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Trial(Wrapped):
-    """`episodes` episodes of one task as one episode; after `trials` of them another task is drawn.
+    """`episodes` episodes of one task as one episode; after `trials` such trials another task is drawn.
 
-    The observation is what the environment shows, the action before, its reward, whether it ended an episode, and with `clock` the
-    fraction of `clock` steps that is over. At the start of a trial the last ones are 0. What was the task of the
-    environment is now part of the state: to a learner the task of a trial is always the same, namely to find out. With `withheld`
-    the reward is shown as 0: whoever learns from rewards cannot, and only from them.
+    The observation is the environment's own (flattened), the previous action (one-hot), its reward, whether it ended an episode,
+    and with `clock` the fraction of `clock` steps that is over. At the start of a trial all but the first part are 0. The
+    environment's task becomes part of the state, because the agent has to find it out. With `withheld` the reward is shown as 0:
+    an ablation that leaves an agent nothing to learn from within a trial.
     """
 
     episodes: int = 1
@@ -67,7 +70,10 @@ class Trial(Wrapped):
 
     def __post_init__(self) -> None:
         if self.episodes < 1 or self.trials < 1 or self.clock < 0:
-            raise ValueError(f"a trial needs at least one episode, a task one trial: {self.episodes}, {self.trials}, {self.clock}")
+            raise ValueError(
+                f"a trial needs at least one episode, a task at least one trial, and the clock no negative number, not "
+                f"episodes={self.episodes}, trials={self.trials}, clock={self.clock}"
+            )
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
@@ -93,6 +99,9 @@ class Trial(Wrapped):
         same, same_observation = self._begin(state.task, state.trials, key)
         return select(state.ends.task, (fresh, observation), (same, same_observation))
 
+    def next_level(self, task: PyTree, state: TrialState) -> Level:
+        return Level.TRIAL
+
     def _begin(self, task: PyTree, trials: Array, key: Array) -> tuple[TrialState, Array]:
         env_state, observation = self.environment.reset(task, key)
         never = jnp.bool_(False)
@@ -112,13 +121,15 @@ class Trial(Wrapped):
         before = jax.nn.one_hot(action, self.num_actions).reshape(-1)
         shown = self._show(observation, before, transition.reward, over, steps)
         state = TrialState(state.task, env_state, episodes, trials, steps, ends)
-        return state, Transition(shown, transition.reward, ended, jnp.bool_(False))
+        # Inside of a trial nothing above an episode starts, whatever the environment itself may consist of.
+        first = jnp.where(over, Level.EPISODE, jnp.minimum(transition.first, Level.EPISODE)).astype(jnp.int8)
+        return state, Transition(shown, transition.reward, ended, jnp.bool_(False), first)
 
     def _choices(self) -> int:
         return self.num_actions * max(1, self.action_dimensions)
 
     def expected_reward(self, task: PyTree, state: TrialState, action: Array) -> Array:
-        """As the environment says, of the task at hand."""
+        """The mean reward of an action in the current task, if the environment knows it."""
         del task
         return self.environment.expected_reward(state.task, state.env_state, action)  # type: ignore[attr-defined]
 
@@ -129,7 +140,7 @@ class Trial(Wrapped):
 
 
 class RecurringState(NamedTuple):
-    """The contexts of an epoch, and which of them is there now."""
+    """The contexts of an epoch, and the position of the current one."""
 
     tasks: PyTree  # [C, ...]
     barcodes: Array  # [C, bits]
@@ -144,9 +155,10 @@ class RecurringState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Recurring(Wrapped):
-    """`contexts` tasks, each with a random barcode that every observation shows, each met `repeats` times in random order.
+    """`contexts` tasks, each with a random barcode of `bits` bits that every observation shows, each met `repeats` times.
 
-    An episode here is one meeting. When all are over, an epoch is, and new tasks with new barcodes are drawn.
+    The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new barcodes are drawn, and
+    the next episode starts with `Level.TRIAL`.
     """
 
     contexts: int = 10
@@ -178,14 +190,20 @@ class Recurring(Wrapped):
         return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_env)
 
     def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
-        over = state.position + 1 >= self.contexts * self.repeats
+        over = self._is_last(state)
         following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
         return select(over, self.reset(task, key), following)
+
+    def next_level(self, task: PyTree, state: RecurringState) -> Array:
+        return jnp.where(self._is_last(state), Level.TRIAL, Level.EPISODE)
 
     def step(self, task: PyTree, state: RecurringState, action: Array, key: Array) -> tuple[RecurringState, Transition]:
         env_state, transition = self.environment.step(self._task(state), state.env_state, action, key)
         shown = self._show(state, transition.observation)
         return state._replace(env_state=env_state), transition._replace(observation=shown)
+
+    def _is_last(self, state: RecurringState) -> Array:
+        return state.position + 1 >= self.contexts * self.repeats
 
     def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
         env_state, observation = self.environment.reset(self._task(state), key)
@@ -200,7 +218,7 @@ class Recurring(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class Randomised(Wrapped):
-    """Tasks with fields drawn from a box: `box` holds (field, lowest, highest); all others are as in the default task."""
+    """Tasks with some fields drawn from a box: `box` holds (field, lowest, highest); the others are those of the default task."""
 
     box: tuple[tuple[str, float, float], ...]
 
@@ -217,7 +235,7 @@ class Randomised(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class WithReward(Wrapped):
-    """The same environment, in which `reward` (task, state before the step, action, transition) says what is paid."""
+    """The same environment with another reward: `reward(task, state before the step, action, transition)` -> []."""
 
     reward: Callable[[PyTree, PyTree, Array, Transition], Array]
 
@@ -243,13 +261,13 @@ class FiniteSet(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class Mutable(Wrapped):
-    """Tasks that can be changed a little: `mutate(task, key)` gives a neighbour of the same structure."""
+    """Tasks that can be changed a little: `mutate(task, key)` returns a similar task of the same structure."""
 
     mutate: Callable[[PyTree, Array], PyTree]
 
 
 def trial(environment: Environment, episodes: int = 1, trials: int = 1, clock: int = 0) -> Trial:
-    """Several episodes per trial; see `Trial`."""
+    """`episodes` episodes per trial and `trials` trials per task; see `Trial`."""
     return Trial(environment, episodes, trials, clock)
 
 

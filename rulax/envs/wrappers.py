@@ -14,7 +14,7 @@ import numpy as np
 
 from rulax.envs.actions import Actions, evenly_spaced
 from rulax.envs.base import Environment, Episode, Timestep, Transition
-from rulax.types import Array, PyTree
+from rulax.types import Array, Level, PyTree
 
 
 def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
@@ -37,7 +37,7 @@ class Wrapped(Environment):
         return self.environment.action_dimensions
 
     @property
-    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+    def observation(self) -> PyTree:  # type: ignore[override]
         return self.environment.observation
 
     @property
@@ -59,6 +59,9 @@ class Wrapped(Environment):
     def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         return self.environment.next_episode(task, state, key)
 
+    def next_level(self, task: PyTree, state: PyTree) -> Array | int:
+        return self.environment.next_level(task, state)
+
     def native_action(self, action: np.ndarray) -> np.ndarray:
         return self.environment.native_action(action)
 
@@ -68,16 +71,14 @@ class Wrapped(Environment):
 
 @dataclasses.dataclass(frozen=True)
 class Binned(Wrapped):
-    """An environment whose action is a vector of real numbers from -1 to 1, with `bins` evenly spaced ones per dimension to choose
-    from.
-
-    Such an environment says its dimensions as `num_actions` (point.py).
+    """An environment whose action is a vector of real numbers in [-1, 1], with `bins` evenly spaced values to choose from per
+    dimension. Such an environment declares its number of dimensions as `num_actions` (point.py).
     """
 
     bins: int = 5
 
     def __post_init__(self) -> None:
-        self.actions()  # says what is wrong with the bins
+        self.actions()  # raises if `bins` makes no sense
 
     def actions(self) -> Actions:
         """What each choice means."""
@@ -101,7 +102,7 @@ class Binned(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class MoreActions(Wrapped):
-    """The same environment with more actions to choose from; the others do what its last one does. For benchmarks."""
+    """The same environment with more actions to choose from; the additional ones do what its last one does. For benchmarks."""
 
     actions: int
 
@@ -144,9 +145,12 @@ class TimeLimit(Wrapped):
         env_state, observation = self.environment.next_episode(task, state.env_state, key)
         return LimitedState(env_state, jnp.int32(0)), observation
 
+    def next_level(self, task: PyTree, state: LimitedState) -> Array | int:
+        return self.environment.next_level(task, state.env_state)
+
 
 class StreamState(NamedTuple):
-    """An environment and what the next step has to know of the last one."""
+    """An environment's state, and what the next step needs to know about the last one."""
 
     env_state: PyTree
     cut: Array  # [] bool: the last step was truncated, so the next one is a dummy
@@ -161,7 +165,8 @@ class AutoReset:
     def start(self, task: PyTree, key: Array) -> tuple[StreamState, Timestep]:
         env_state, observation = self.environment.reset(task, key)
         episode = Episode(jnp.bool_(False), jnp.float32(0), jnp.int32(0))
-        timestep = Timestep(observation, jnp.bool_(True), jnp.float32(0), jnp.float32(1), jnp.bool_(True), episode)
+        first = jnp.int8(Level.LIFE)
+        timestep = Timestep(observation, first, jnp.float32(0), jnp.float32(1), jnp.bool_(True), episode)
         return StreamState(env_state, jnp.bool_(False)), timestep
 
     def step(self, task: PyTree, state: StreamState, action: Array, key: Array) -> tuple[StreamState, Timestep]:
@@ -171,16 +176,17 @@ class AutoReset:
         dummy = state.cut
         terminated = transition.terminated & ~dummy
         truncated = transition.truncated & ~transition.terminated & ~dummy
-        first = terminated | dummy
+        restarts = terminated | dummy
+        level = self.environment.next_level(task, env_state)
         timestep = Timestep(
-            observation=select(first, fresh_observation, transition.observation),
-            first=first,
+            observation=select(restarts, fresh_observation, transition.observation),
+            first=jnp.where(restarts, level, transition.first).astype(jnp.int8),
             reward=jnp.where(dummy, 0.0, transition.reward).astype(jnp.float32),
             discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
             valid=~dummy,
             episode=Episode(terminated | truncated, jnp.float32(0), jnp.int32(0)),
         )
-        return StreamState(select(first, fresh_state, env_state), truncated), timestep
+        return StreamState(select(restarts, fresh_state, env_state), truncated), timestep
 
 
 class CountedState(NamedTuple):

@@ -29,7 +29,7 @@ from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, BaseTrainer, TrainerConfig, TrainState, not_measured
 from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
-from rulax.types import Array, Experience, Metrics, PyTree
+from rulax.types import Array, Experience, Level, Metrics, PyTree
 
 HostMetrics = dict[str, np.ndarray]
 
@@ -82,7 +82,7 @@ class HostTrainer(BaseTrainer):
         streams = self.recipe.learning.streams
         state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
-        actor = Actor((), (), observation, jnp.ones(streams, jnp.bool_), state.params.initial_memory(streams))
+        actor = Actor((), (), observation, jnp.full(streams, Level.LIFE, jnp.int8), state.params.initial_memory(streams))
         return Life(state, actor, (), key_life)
 
     # -- what the command line drives ---------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def empty_replay(learning: Learning, environment: Environment, memory: PyTree) -
         action=zeros(time, jnp.int32, *dimensions),
         reward=zeros(time, jnp.float32),
         discount=zeros(time, jnp.float32),
-        first=zeros(time + 1, jnp.bool_),
+        first=zeros(time + 1, jnp.int8),
         valid=zeros(time, jnp.bool_),
         behaviour=Factored(logits) if dimensions else logits,
         memory=memory,

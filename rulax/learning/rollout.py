@@ -22,7 +22,7 @@ class Actor(NamedTuple):
     task: PyTree
     env_state: PyTree  # [B, ...]
     observation: PyTree  # [B, ...]
-    first: Array  # [B]
+    first: Array  # [B] int8, see `Level`
     memory: PyTree  # [B, ...]
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.metanet.sizes import Constants, Sizes
-from rulax.types import Array, Batch, Experience, later, now
+from rulax.types import Array, Batch, Experience, later, now, starts
 from rulax.values.normalisation import Moments, normalise, update_moments
 from rulax.values.policies import at_action, log_probability
 from rulax.values.returns import over_streams, retrace
@@ -38,8 +38,12 @@ class Estimates(NamedTuple):
 
 
 def episode_ends(experience: Experience) -> Array:
-    """Where observation t + 1 belongs to another episode than action t, or to none, [T, B]."""
-    return (experience.discount == 0) | later(experience.first)
+    """Where observation t + 1 belongs to another episode than action t, or to none, [T, B].
+
+    The episodes of a trial are one here: inside of it something starts (`first`) after a valid step with discount 1, and what is
+    earned later still counts.
+    """
+    return (experience.discount == 0) | (starts(later(experience.first)) & ~experience.valid)
 
 
 def outcome_known(experience: Experience) -> Array:
@@ -49,8 +53,8 @@ def outcome_known(experience: Experience) -> Array:
     episode which goes on, or ends there, did happen even if the learner may not learn from it (the reference does not).
     Moving averages and the lifetime's mean are facts about what happened and go by this; what is learned goes by `valid`.
     """
-    shown = (experience.discount == 0) | ~later(experience.first)
-    return shown & (experience.valid | now(experience.first))
+    shown = (experience.discount == 0) | ~starts(later(experience.first))
+    return experience.valid | (shown & starts(now(experience.first)))
 
 
 def nothing_follows(experience: Experience) -> Array:

@@ -21,7 +21,7 @@ from rulax.learning.rollout import act, begin
 from rulax.learning.update import Learner, LearnerState, init_learner_state, mean_loss, read, update
 from rulax.rules.base import UpdateRule
 from rulax.rules.regression import PREDICTION, as_experience
-from rulax.types import Array, Batch, Experience, Metrics, PyTree, later, now
+from rulax.types import Array, Batch, Experience, Metrics, PyTree, later, now, starts
 
 
 class Tasks(NamedTuple):
@@ -73,7 +73,7 @@ def whole_episodes(experience: Experience, episode: Episode) -> Experience:
 
 def mean_return(experience: Experience) -> Array:
     """Mean over streams of the *first* episode's return: to count all that ended would prefer short ones."""
-    first_episode = jnp.cumsum(now(experience.first), 0) == 1
+    first_episode = jnp.cumsum(starts(now(experience.first)), 0) == 1
     return jnp.mean(jnp.sum(jnp.where(first_episode, experience.reward, 0.0), 0))
 
 

@@ -67,7 +67,7 @@ class Setting:
         rule = ppo(self.discount, self.trace, entropy_cost=self.entropy_cost, bins=BINS)
         passes = {"epochs": self.epochs, "minibatches": self.minibatches}
         learning = Learning(streams=self.streams, unroll=self.steps, learning_rate=self.learning_rate, schedule="linear", **passes)
-        network = Network(hidden=(self.memory,), core="gru", core_size=self.memory)
+        network = Network(hidden=(self.memory,), core="gru", core_size=self.memory, memory_level="trial")
         return Recipe(rule, dataclasses.replace(learning, clip_gradient=0.5, adam_eps=1e-5), network)
 
 

@@ -25,7 +25,7 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
 # Settings that are younger than the first run folders, and what those did. Later ones belong here too.
 BEFORE: dict[str, dict[str, Any]] = {
     "learning": {"reward_scale": 1.0},
-    "network": {"value_init": "drawn"},
+    "network": {"value_init": "drawn", "memory_level": "episode"},
     "discovery": {"fitness_shaping": "ranks"},
 }
 

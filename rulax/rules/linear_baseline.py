@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from rulax.types import Array, Experience, now
+from rulax.types import Array, Experience, now, starts
 
 RIDGE = 1e-5
 
@@ -32,4 +32,4 @@ def episode_features(experience: Experience) -> Array:
 def steps_since_start(first: Array) -> Array:
     """Steps [T, B] since the episode began, or since the batch began if the episode is older, from episode starts [T, B]."""
     index = jnp.arange(first.shape[0])[:, None]
-    return index - jax.lax.cummax(jnp.where(first, index, 0), 0)
+    return index - jax.lax.cummax(jnp.where(starts(first), index, 0), 0)

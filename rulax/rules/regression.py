@@ -35,7 +35,7 @@ def as_experience(inputs: Array, outputs: Array) -> Experience:
         action=jnp.zeros(shape, jnp.int32),
         reward=outputs[:, None],
         discount=jnp.ones(shape, outputs.dtype),
-        first=jnp.zeros((shape[0] + 1, 1), bool),
+        first=jnp.zeros((shape[0] + 1, 1), jnp.int8),
         valid=jnp.ones(shape, bool),
         behaviour=jnp.zeros((*shape, 1), outputs.dtype),
         memory=(),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rulax.envs import TimeLimit, list_environments, make, streams
-from rulax.types import Array
+from rulax.types import Array, Level
 
 TASKS, STREAMS, STEPS, LIMIT = 2, 2, 200, 35
 # Thirty programs that each run for milliseconds: compiling them less well takes a third of the time.
@@ -85,19 +85,20 @@ def test_observations_match_the_specification(run):
 def test_rewards_and_flags_have_the_right_types(run):
     _, _, _, timestep = run
     assert timestep.reward.dtype == timestep.discount.dtype == np.float32
-    assert timestep.first.dtype == timestep.valid.dtype == timestep.episode.ended.dtype == bool
+    assert timestep.first.dtype == np.int8
+    assert timestep.valid.dtype == timestep.episode.ended.dtype == bool
     assert np.isfinite(timestep.reward).all()
     assert set(np.unique(timestep.discount)) <= {0.0, 1.0}
 
 
 def test_a_stream_starts_and_restarts(run):
     _, _, _, timestep = run
-    assert timestep.first[:, 0].all()
+    assert (timestep.first[:, 0] == Level.LIFE).all()
     assert timestep.first[:, 1:].any(), "no episode ended, so nothing was tested"
     terminated = timestep.discount == 0
     dummy = ~timestep.valid
     # The observation after a terminated step or a dummy starts an episode, and no other does.
-    np.testing.assert_array_equal(timestep.first[:, 1:], (terminated | dummy)[:, 1:])
+    np.testing.assert_array_equal(timestep.first[:, 1:], np.where((terminated | dummy)[:, 1:], Level.EPISODE, Level.NOTHING))
     assert not (terminated & dummy).any()
 
 

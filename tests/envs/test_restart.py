@@ -9,6 +9,7 @@ from rulax.envs.actions import one_of
 from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.adapters.streams import CopiedEnvironment
 from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Timestep
+from rulax.types import Level
 
 pytest.importorskip("gymnasium")
 
@@ -43,7 +44,7 @@ def test_one_stream_starts_again_and_the_other_goes_on(tmp_path):
     # The third step raises: it leads to the start of copy 2, whose own episode of four steps then counts alone.
     assert copy == [0, 0, 0, 2, 2, 2, 2, 2]
     assert count == [0, 1, 2, 0, 1, 2, 3, 0]
-    assert first == [True, False, False, True, False, False, False, True]
+    assert first == [Level.LIFE, False, False, True, False, False, False, True]
     assert valid == [True, True, True, False, True, True, True, True]
     assert ended == [False] * 7 + [True]
     assert (total[-1], length[-1]) == (4.0, 4)
@@ -67,7 +68,7 @@ def test_an_environment_that_fails_to_reset_is_replaced_too(tmp_path):
     copy, count, first, valid, ended, *_ = columns(timesteps, 0)
     assert copy == [0, 0, 0, 0, 2, 2, 2]
     assert count == [0, 1, 2, 3, 0, 1, 2]
-    assert first == [True, False, False, False, True, False, False]
+    assert first == [Level.LIFE, False, False, False, True, False, False]
     assert valid == [True] * 7, "what led to the end did happen"
     assert ended == [False, False, False, False, True, False, False], "that episode had ended before, and counts"
     assert (timesteps.episode.total[4, 0], timesteps.episode.length[4, 0]) == (4.0, 4)
@@ -88,7 +89,7 @@ def test_what_gymnasiums_own_vector_raises_costs_all_streams(tmp_path):
     assert restarts.tolist() == [1, 1]
     for stream in range(2):
         _, count, first, valid, *_ = columns(timesteps, stream)
-        assert (count, first, valid) == ([0, 1, 0, 1], [True, False, True, False], [True, True, False, True])
+        assert (count, first, valid) == ([0, 1, 0, 1], [Level.LIFE, False, Level.LIFE, False], [True, True, False, True])
 
 
 def test_the_death_of_a_process_costs_all_streams(tmp_path):
@@ -98,7 +99,7 @@ def test_the_death_of_a_process_costs_all_streams(tmp_path):
     for stream in range(2):
         _, count, first, valid, ended, *_ = columns(timesteps, stream)
         assert count == [0, 1, 0, 1, 2, 3]
-        assert first == [True, False, True, False, False, False]
+        assert first == [Level.LIFE, False, Level.LIFE, False, False, False]
         assert valid == [True, True, False, True, True, True]
         assert not any(ended)
 
@@ -181,7 +182,7 @@ def test_a_single_copy_is_replaced(monkeypatch):
     copy, count, first, valid, ended, total, length = columns(timesteps, 0)
     assert copy == [0, 0, 2, 2, 2, 2]
     assert count == [0, 1, 0, 1, 2, 3]
-    assert first == [True, False, True, False, False, False]
+    assert first == [Level.LIFE, False, True, False, False, False]
     assert valid == [True, True, False, True, True, True]
     assert (ended, total[-1], length[-1]) == ([False] * 5 + [True], 3.0, 3)
     assert columns(timesteps, 1)[1] == [0, 1, 2, 3, 0, 1]

@@ -13,6 +13,7 @@ from rulax.envs.classic.cartpole import CartPole
 from rulax.envs.tasks import finite_set, mutable, randomised, recurring, trial, with_reward
 from rulax.envs.two_step import TwoStep
 from rulax.learning.rollout import act, begin
+from rulax.types import Level
 
 
 class Sure(BernoulliBandit):
@@ -25,24 +26,26 @@ class Sure(BernoulliBandit):
 
 def live(environment, steps, number=1, seed=0):
     """States and timesteps [T, B] of an environment in which the first action is always taken."""
-    world = streams(environment, number)
-    state, first = world.start(environment.default_task(), jax.random.key(seed))
+    endless = streams(environment, number)
+    state, first = endless.start(environment.default_task(), jax.random.key(seed))
 
     def step(state, key):
-        state, timestep = world.step(environment.default_task(), state, jnp.zeros(number, jnp.int32), key)
-        return state, (state.stream.world, timestep)
+        state, timestep = endless.step(environment.default_task(), state, jnp.zeros(number, jnp.int32), key)
+        return state, (state.stream.env_state, timestep)
 
     _, (states, steps_made) = jax.lax.scan(step, state, jax.random.split(jax.random.key(seed + 1), steps))
-    return state.stream.world, first, states, steps_made
+    return state.stream.env_state, first, states, steps_made
 
 
 def test_episode_trial_and_task_end_at_different_times():
     """Three pulls per episode, two episodes per trial, two trials per task."""
-    world = trial(BernoulliBandit(arms=2, pulls=3), episodes=2, trials=2)
-    _, _, states, steps = live(world, 36)
+    environment = trial(BernoulliBandit(arms=2, pulls=3), episodes=2, trials=2)
+    _, _, states, steps = live(environment, 36)
     ended = np.asarray(steps.episode.ended[:, 0])
     np.testing.assert_array_equal(np.flatnonzero(ended), np.arange(5, 36, 6))  # streams see trials
-    np.testing.assert_array_equal(np.asarray(steps.first[:, 0]), ended)
+    first = np.asarray(steps.first[:, 0])
+    np.testing.assert_array_equal(first, np.where(ended, Level.TRIAL, np.where(np.arange(36) % 6 == 2, Level.EPISODE, 0)))
+    assert (np.asarray(steps.discount[:, 0]) == np.where(ended, 0, 1)).all()  # only a trial terminates
     shown = np.asarray(steps.observation[:, 0, -1])  # whether an episode ended; a trial begins without a past
     np.testing.assert_array_equal(np.flatnonzero(shown), np.arange(2, 36, 6))
     means = np.asarray(states.task.means[:, 0, 0])
@@ -52,9 +55,9 @@ def test_episode_trial_and_task_end_at_different_times():
 
 
 def test_the_observation_tells_what_happened():
-    world = trial(BernoulliBandit(arms=3, pulls=2), episodes=2, clock=4)
-    _, first, _, steps = live(world, 4)
-    assert world.observation.shape == (1 + 3 + 2 + 1,)
+    environment = trial(BernoulliBandit(arms=3, pulls=2), episodes=2, clock=4)
+    _, first, _, steps = live(environment, 4)
+    assert environment.observation.shape == (1 + 3 + 2 + 1,)
     np.testing.assert_array_equal(first.observation[0], [1, 0, 0, 0, 0, 0, 0])
     np.testing.assert_array_equal(steps.observation[:3, 0, 1:4], np.tile([1.0, 0, 0], (3, 1)))
     np.testing.assert_array_equal(steps.observation[:3, 0, 4], steps.reward[:3, 0])
@@ -71,11 +74,12 @@ class Guess(NamedTuple):
         return jnp.full((number,), -1)  # nothing is known
 
     def act(self, observation, first, memory):
-        action, reward, over = observation[:, 1:3], observation[:, 3], observation[:, 4]
+        action, reward = observation[:, 1:3], observation[:, 3]
         past = action.sum(-1) > 0
         learned = jnp.where(reward > 0, action.argmax(-1), 1 - action.argmax(-1))
-        forget = {"trial": first, "episode": (over > 0) | first, "never": jnp.zeros_like(first)}[self.forgets]
-        memory = jnp.where(past & ~first & (memory < 0), learned, memory)  # what it knows, it believes
+        starts = {"trial": Level.TRIAL, "episode": Level.EPISODE, "never": Level.LIFE}
+        forget = first >= starts[self.forgets]
+        memory = jnp.where(past & (memory < 0), learned, memory)  # what it knows, it believes
         memory = jnp.where(forget, -1, memory)
         return 100.0 * jax.nn.one_hot(jnp.maximum(memory, 0), 2), memory
 
@@ -84,20 +88,20 @@ class Guess(NamedTuple):
 def test_a_task_that_is_solvable_only_if_memory_survives_episodes_and_not_trials(forgets, expected):
     """Four pulls of one of two sure arms. Who remembers through episodes and forgets between trials gets 1/2 + 3. Who forgets at
     every episode guesses four times; who never forgets believes in the arm of an old task, which is as good as a guess."""
-    world = trial(Sure(arms=2, pulls=1), episodes=4)
+    environment = trial(Sure(arms=2, pulls=1), episodes=4)
     agent, number = Guess(forgets), 4000
-    environment = streams(world, number)
-    actor = begin(environment, (), agent.initial_memory(number), jax.random.key(0))
-    actor, _, _ = act(environment, agent, actor, 4, jax.random.key(1))  # a first trial, to have something to forget
-    _, experience, _ = act(environment, agent, actor, 4, jax.random.key(2))
+    endless = streams(environment, number)
+    actor = begin(endless, (), agent.initial_memory(number), jax.random.key(0))
+    actor, _, _ = act(endless, agent, actor, 4, jax.random.key(1))  # a first trial, to have something to forget
+    _, experience, _ = act(endless, agent, actor, 4, jax.random.key(2))
     earned = float(experience.reward.sum(0).mean())
     assert abs(earned - expected) < 0.1  # four standard errors
 
 
 def test_contexts_come_back_and_are_told_apart():
     contexts, repeats = 4, 3
-    world = recurring(BernoulliBandit(arms=2, pulls=2), contexts, repeats, bits=3)
-    start, first, states, steps = live(world, 2 * contexts * repeats * 2)
+    environment = recurring(BernoulliBandit(arms=2, pulls=2), contexts, repeats, bits=3)
+    start, first, states, steps = live(environment, 2 * contexts * repeats * 2)
     codes = np.concatenate([np.asarray(first.observation), np.asarray(steps.observation[:-1, 0])])[:, 1:]
     epoch = contexts * repeats * 2
     for part in (codes[:epoch], codes[epoch:]):
@@ -111,12 +115,12 @@ def test_contexts_come_back_and_are_told_apart():
 
 
 def test_physics_from_a_box():
-    world = randomised(CartPole(), half_length=(0.2, 0.3))
-    tasks = jax.vmap(world.sample_task)(jax.random.split(jax.random.key(0), 200))
+    environment = randomised(CartPole(), half_length=(0.2, 0.3))
+    tasks = jax.vmap(environment.sample_task)(jax.random.split(jax.random.key(0), 200))
     length = np.asarray(tasks.half_length)
     assert 0.2 <= length.min() < 0.21
     assert 0.29 < length.max() <= 0.3
-    others = {name: value for name, value in world.default_task()._asdict().items() if name != "half_length"}
+    others = {name: value for name, value in environment.default_task()._asdict().items() if name != "half_length"}
     for name, value in others.items():
         assert (np.asarray(getattr(tasks, name)) == np.asarray(value)).all()
     with pytest.raises(ValueError, match="the task has no lenght"):
@@ -124,22 +128,22 @@ def test_physics_from_a_box():
 
 
 def test_a_finite_set_has_as_many_tasks_as_it_says():
-    world = finite_set(BernoulliBandit(arms=2), number=5, seed=3)
-    drawn = np.asarray(jax.vmap(world.sample_task)(jax.random.split(jax.random.key(0), 300)).means)
-    listed = np.asarray(jax.vmap(world.task)(jnp.arange(5)).means)
+    environment = finite_set(BernoulliBandit(arms=2), number=5, seed=3)
+    drawn = np.asarray(jax.vmap(environment.sample_task)(jax.random.split(jax.random.key(0), 300)).means)
+    listed = np.asarray(jax.vmap(environment.task)(jnp.arange(5)).means)
     assert len(np.unique(drawn, axis=0)) == 5
     np.testing.assert_array_equal(np.unique(drawn, axis=0), np.unique(listed, axis=0))
 
 
 def test_another_reward_and_a_mutation():
-    world = with_reward(BernoulliBandit(arms=3, pulls=4), lambda task, state, action, transition: task.means[action] + state)
-    _, _, _, steps = live(world, 4)
+    environment = with_reward(BernoulliBandit(arms=3, pulls=4), lambda task, state, action, transition: task.means[action] + state)
+    _, _, _, steps = live(environment, 4)
     np.testing.assert_allclose(steps.reward[:, 0], 0.1 + np.arange(4), rtol=1e-6)
     hook = mutable(BernoulliBandit(arms=3), lambda task, key: task._replace(means=task.means + 0.1))
     np.testing.assert_allclose(hook.mutate(hook.default_task(), None).means, hook.default_task().means + 0.1)
 
 
-def test_worlds_of_wang_et_al():
+def test_environments_of_wang_et_al():
     tasks = jax.vmap(DependentArms().sample_task)(jax.random.split(jax.random.key(0), 100))
     np.testing.assert_allclose(tasks.means.sum(-1), 1.0)
     hard = jax.vmap(DependentArms(low=0.4).sample_task)(jax.random.split(jax.random.key(0), 100)).means
@@ -148,20 +152,20 @@ def test_worlds_of_wang_et_al():
     np.testing.assert_allclose(told[:, :10].argmax(-1) + 1, told[:, 10] * 10, rtol=1e-6)
     assert (told[:, :10].sum(-1) == 14).all()
     assert len(np.unique(told[:, 10])) == 10
-    world = TwoStep()
-    chosen = [float(world.expected_reward(world.default_task(), world.reset((), None)[0], a)) for a in (0, 1)]
+    environment = TwoStep()
+    chosen = [float(environment.expected_reward(environment.default_task(), environment.reset((), None)[0], a)) for a in (0, 1)]
     np.testing.assert_allclose(chosen, [0.7, 0.3], rtol=1e-6)
 
 
 def test_the_two_step_task_pays_what_it_should():
-    world = make("two_step")
-    _, _, _, steps = live(world, 2, number=20_000)
+    environment = make("two_step")
+    _, _, _, steps = live(environment, 2, number=20_000)
     assert (np.asarray(steps.episode.ended[:, :]) == [[False], [True]]).all()
     assert (np.asarray(steps.reward[0]) == 0).all()
     assert abs(float(steps.reward[1].mean()) - 0.7) < 3 * np.sqrt(0.21 / 20_000)
 
 
-@pytest.mark.parametrize("make_world", [lambda: trial(Sure(), episodes=0), lambda: recurring(Sure(), 9, bits=3)])
-def test_senseless_sizes_are_refused(make_world):
+@pytest.mark.parametrize("make_it", [lambda: trial(Sure(), episodes=0), lambda: recurring(Sure(), 9, bits=3)])
+def test_senseless_sizes_are_refused(make_it):
     with pytest.raises(ValueError, match="need"):
-        make_world()
+        make_it()

@@ -26,7 +26,7 @@ def test_terminations_are_aligned():
     _, _, _, data, episode = collect(Counter(length=3), 7)
     seen = np.asarray(data.observation[:, 0, 0])
     np.testing.assert_array_equal(seen, [0, 1, 2, 0, 1, 2, 0, 1])
-    np.testing.assert_array_equal(data.first[:, 0], [1, 0, 0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(data.first[:, 0], [3, 0, 0, 1, 0, 0, 1, 0])
     np.testing.assert_array_equal(data.discount[:, 0], [1, 1, 0, 1, 1, 0, 1])
     assert data.valid.all()
     np.testing.assert_allclose(data.reward, 10 * now(data.observation)[..., 0] + data.action)
@@ -39,7 +39,7 @@ def test_terminations_are_aligned():
 def test_a_time_limit_shows_the_last_observation_and_then_a_dummy_step():
     _, _, _, data, episode = collect(Counter(length=3, cut=True), 8)
     np.testing.assert_array_equal(data.observation[:, 0, 0], [0, 1, 2, 3, 0, 1, 2, 3, 0])
-    np.testing.assert_array_equal(data.first[:, 0], [1, 0, 0, 0, 1, 0, 0, 0, 1])
+    np.testing.assert_array_equal(data.first[:, 0], [3, 0, 0, 0, 1, 0, 0, 0, 1])
     np.testing.assert_array_equal(data.valid[:, 0], [1, 1, 1, 0, 1, 1, 1, 0])
     assert (data.discount == 1).all()
     assert (data.reward[3] == 0).all()

@@ -1,7 +1,8 @@
-"""Craftax and Craftax-Classic as jittable `Environment`s. The task is a pool of start worlds, from which every episode draws one.
+"""Craftax and Craftax-Classic as jittable `Environment`s. The task is a pool of initial states; every episode draws one of them.
 
-Under `vmap` a reset that is only sometimes needed is computed at every step, and Craftax takes far longer to make a world than to
-step it. A pool is made once; drawing from it costs next to nothing. `worlds=0` makes a new world for every episode all the same.
+Under `vmap` a reset that is only sometimes needed is computed at every step, and Craftax takes far longer to generate a map than to
+step. A pool is generated once, and drawing from it costs next to nothing. `pool=0` generates a new map for every episode all the
+same. The option's former name, `worlds`, still works.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import TimeLimit
 from rulax.types import Array, PyTree, strong
 
-DEFAULTS = {"limit": 10_000, "worlds": 256, "seed": 0}
+DEFAULTS = {"limit": 10_000, "pool": 256, "seed": 0}
 
 
 def ids() -> list[str]:
@@ -26,59 +27,58 @@ def ids() -> list[str]:
 
 
 def make(id: str, **options: Any) -> TimeLimit:
-    """The game of that id; `limit` is the time limit, `worlds` the size of the pool, which `seed` determines."""
+    """The game of that id; `limit` is the time limit, `pool` the size of the pool, which `seed` determines."""
     maker = adapters.load("craftax.craftax_env", "craftax")
     if id not in ids():
         raise adapters.unknown_id("Craftax", id, ids())
+    options = {"pool" if name == "worlds" else name: value for name, value in options.items()}
     read = adapters.read_options(f"craftax/{id}", DEFAULTS, options)
-    if read["limit"] < 1 or read["worlds"] < 0:
-        raise ValueError(f"'craftax/{id}': limit must be at least 1 and worlds at least 0")
-    world = maker.make_craftax_env_from_name(id, auto_reset=False)
-    params = world.default_params.replace(max_timesteps=adapters.OUT_OF_REACH)  # Craftax reports its limit as any other end
-    shown, _ = jax.eval_shape(world.reset_env, jax.random.key(0), params)
+    if read["limit"] < 1 or read["pool"] < 0:
+        raise ValueError(f"'craftax/{id}': limit must be at least 1 and pool at least 0")
+    env = maker.make_craftax_env_from_name(id, auto_reset=False)
+    params = env.default_params.replace(max_timesteps=adapters.OUT_OF_REACH)  # Craftax reports its limit as any other end
+    shown, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
     observation = jax.ShapeDtypeStruct(shown.shape, jnp.float32)
-    return TimeLimit(
-        CraftaxEnvironment(world, params, int(world.num_actions), observation, read["worlds"], read["seed"]), read["limit"]
-    )
+    return TimeLimit(CraftaxEnvironment(env, params, int(env.num_actions), observation, read["pool"], read["seed"]), read["limit"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity
 class CraftaxEnvironment(Environment):
     """One game."""
 
-    world: Any
+    env: Any
     params: Any
     num_actions: int
     observation: jax.ShapeDtypeStruct
-    worlds: int
+    pool: int
     seed: int
 
     def default_task(self) -> PyTree:
         return self.sample_task(jax.random.key(self.seed))
 
     def sample_task(self, key: Array) -> PyTree:
-        """A pool of start worlds [N], made one after the other: together they would need the memory of N generators."""
-        if not self.worlds:
+        """A pool of initial states [N], generated one after the other: all at once would need the memory of N generators."""
+        if not self.pool:
             return jnp.float32(0)
-        return jax.lax.map(self._generate, jax.random.split(key, self.worlds))
+        return jax.lax.map(self._generate, jax.random.split(key, self.pool))
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, Array]:
-        if not self.worlds:
+        if not self.pool:
             state = self._generate(key)
         else:
-            number = jax.random.randint(key, (), 0, self.worlds)
-            state = jax.tree.map(lambda pool: pool[number], task)
+            number = jax.random.randint(key, (), 0, self.pool)
+            state = jax.tree.map(lambda states: states[number], task)
         return state, self._show(state)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        shown, state, reward, ended, _ = self.world.step_env(key, state, jnp.asarray(action, jnp.int32), self.params)
+        shown, state, reward, ended, _ = self.env.step_env(key, state, jnp.asarray(action, jnp.int32), self.params)
         transition = Transition(
             shown.astype(jnp.float32), jnp.asarray(reward, jnp.float32), jnp.asarray(ended, bool), jnp.bool_(False)
         )
         return strong(state), transition
 
     def _generate(self, key: Array) -> PyTree:
-        return strong(self.world.reset_env(key, self.params)[1])
+        return strong(self.env.reset_env(key, self.params)[1])
 
     def _show(self, state: PyTree) -> Array:
-        return self.world.get_obs(state).astype(jnp.float32)
+        return self.env.get_obs(state).astype(jnp.float32)

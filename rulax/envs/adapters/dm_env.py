@@ -94,22 +94,22 @@ class DmEnvCopy:
 
     def __init__(self, make_one: Callable[[int], Any], key: str):
         self.make_one, self.key = make_one, key
-        self.world: Any = None
+        self.env: Any = None
 
     def reset(self, seed: int | None) -> PyTree:
         if seed is not None:
             self.close()
-            self.world = self.make_one(seed)
-        return _read(self.world.reset().observation, self.key)
+            self.env = self.make_one(seed)
+        return _read(self.env.reset().observation, self.key)
 
     def step(self, action: Any) -> tuple[PyTree, float, bool, bool]:
-        timestep = self.world.step(action)
+        timestep = self.env.step(action)
         terminated = timestep.last() and timestep.discount == 0
         return _read(timestep.observation, self.key), float(timestep.reward or 0), terminated, timestep.last() and not terminated
 
     def close(self) -> None:
-        if self.world is not None:
-            self.world.close()
+        if self.env is not None:
+            self.env.close()
 
 
 def _read(observation: PyTree, key: str) -> PyTree:

@@ -92,19 +92,19 @@ def from_gymnasium(
     limit = None if max_episode_steps is None else _time_limit(name or "from_gymnasium", max_episode_steps)
     last: list[Any] = [None]
 
-    def make_world() -> Any:
+    def make_env() -> Any:
         try:
-            world = make_one()
+            env = make_one()
         except TypeError as error:
             raise ValueError(f"what from_gymnasium was given cannot make an environment: {error}") from error
-        if not isinstance(world, gymnasium.Env):
-            raise ValueError(f"what from_gymnasium was given must make a gymnasium.Env, not {world!r}")
-        if world.unwrapped is last[0]:
+        if not isinstance(env, gymnasium.Env):
+            raise ValueError(f"what from_gymnasium was given must make a gymnasium.Env, not {env!r}")
+        if env.unwrapped is last[0]:
             raise ValueError("what from_gymnasium was given must make a new environment at each call, not hand over the same again")
-        last[0] = world.unwrapped
-        return world if limit in (None, -1) else gymnasium.wrappers.TimeLimit(world, limit)
+        last[0] = env.unwrapped
+        return env if limit in (None, -1) else gymnasium.wrappers.TimeLimit(env, limit)
 
-    return _adapt(name, make_world, flatten, bins)
+    return _adapt(name, make_env, flatten, bins)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: functions have no useful hash
@@ -112,7 +112,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """One Gymnasium environment: how to make it, and what its streams look like."""
 
     name: str
-    make_world: Callable[[], Any]  # a copy in all its wrappers
+    make_env: Callable[[], Any]  # a copy in all its wrappers
     actions: Actions  # what the agent's choices mean
     observation: PyTree  # an array, or a dictionary of them
     parts: Any  # how each is read
@@ -130,7 +130,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return GymnasiumStreams(self, self.make_vector(num_streams), num_streams)
 
     def make_one(self) -> GymnasiumCopy:
-        return GymnasiumCopy(self.make_world())
+        return GymnasiumCopy(self.make_env())
 
     def stacked(self, observations: list[Any]) -> PyTree:
         if isinstance(self.parts, dict):
@@ -147,24 +147,24 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return self.read(observation if self.own_space is None else flattened(self.own_space, observation))
 
 
-def _adapt(name: str, make_world: Callable[[], Any], flatten: bool, bins: int | None) -> GymnasiumEnvironment:
+def _adapt(name: str, make_env: Callable[[], Any], flatten: bool, bins: int | None) -> GymnasiumEnvironment:
     """Look at one copy: what it takes and shows, and whether it keeps to Gymnasium's interface."""
     gymnasium = adapters.load("gymnasium", "gymnasium")
-    probe = make_world()
+    probe = make_env()
     name, own_space = name or type(probe.unwrapped).__name__, None
     try:
         for kind in ("action_space", "observation_space"):
             if not isinstance(getattr(probe, kind, None), gymnasium.Space):
                 raise ValueError(f"Gymnasium environment {name!r} has no {kind} of Gymnasium's: set it in __init__")
         if flatten:
-            make_own, own_space = make_world, probe.observation_space
+            make_own, own_space = make_env, probe.observation_space
             flat = gymnasium.wrappers.FlattenObservation
-            make_world, probe = lambda: flat(make_own()), flat(probe)
+            make_env, probe = lambda: flat(make_own()), flat(probe)
         actions = adapters.read_actions("Gymnasium", name, probe.action_space, bins)
         advice = "" if flatten else "; flatten=True turns all of it into one vector"
         parts = read_observations(name, probe.observation_space, advice)
         observation = jax.tree.map(lambda part: part.shown, parts)
-        environment = GymnasiumEnvironment(name, make_world, actions, observation, parts, own_space)
+        environment = GymnasiumEnvironment(name, make_env, actions, observation, parts, own_space)
         check_gymnasium(environment, probe)
     finally:
         probe.close()
@@ -174,11 +174,11 @@ def _adapt(name: str, make_world: Callable[[], Any], flatten: bool, bins: int | 
 class GymnasiumCopy:
     """One environment, as `streams.Copy` wants it."""
 
-    def __init__(self, world: Any):
-        self.world, self.step, self.close = world, world.step, world.close
+    def __init__(self, env: Any):
+        self.env, self.step, self.close = env, env.step, env.close
 
     def reset(self, seed: int | None) -> PyTree:
-        return self.world.reset(seed=seed)[0]
+        return self.env.reset(seed=seed)[0]
 
 
 class GymnasiumStreams(Streams):
@@ -216,12 +216,12 @@ def _make_one(id: str, options: dict[str, Any], wrappers: Sequence[Callable[[Any
     """One copy in its wrappers; what can go wrong in making it is said in one sentence."""
     gymnasium = adapters.load("gymnasium", "gymnasium")
     try:
-        world = gymnasium.make(id, **options)
+        env = gymnasium.make(id, **options)
     except gymnasium.error.UnregisteredEnv as error:
         hint = "; an id that another package registers is written 'package:Id-v0'"
         raise adapters.unknown_id("Gymnasium", id, list(gymnasium.registry), hint) from error
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"Gymnasium environment {id!r} cannot be made: {error}") from error
     for wrapper in wrappers:
-        world = wrapper(world)
-    return world
+        env = wrapper(env)
+    return env

@@ -40,15 +40,15 @@ def make(id: str, **options: Any) -> TimeLimit:
             raise ValueError(f"'jumanji/{id}': {name} must be at least 1, not {read[name]}")
     if id == "Snake":
         snake = environments.Snake(read["num_rows"], read["num_cols"], time_limit=adapters.OUT_OF_REACH)
-        return TimeLimit(SnakeWorld(snake), read["limit"])
+        return TimeLimit(SnakeEnvironment(snake), read["limit"])
     generator = adapters.load("jumanji.environments.routing.sokoban.generator", "jumanji").ToyGenerator()
     # The generator is not used: `reset` draws a level.
     environment = environments.Sokoban(generator=generator, time_limit=adapters.OUT_OF_REACH)
-    return TimeLimit(SokobanWorld(environment, read["levels"], read["seed"]), read["limit"])
+    return TimeLimit(SokobanEnvironment(environment, read["levels"], read["seed"]), read["limit"])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: Jumanji's objects have no useful hash
-class SokobanWorld(Environment):
+class SokobanEnvironment(Environment):
     """Push four boxes onto four targets. The task is a pool of levels [N], of which every episode draws one."""
 
     environment: Any
@@ -76,7 +76,7 @@ class SokobanWorld(Environment):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SnakeWorld(Environment):
+class SnakeEnvironment(Environment):
     """Eat and grow; a wall or the own body ends it."""
 
     environment: Any

@@ -50,11 +50,11 @@ class MiniGridEnvironment(gymnasium_adapter.GymnasiumEnvironment):
         return super().preprocess(_planes(shown) if as_planes and shown.shape[-1] == len(CODES) else shown)
 
 
-def _show_planes(world: Any) -> Any:
+def _show_planes(env: Any) -> Any:
     gymnasium = adapters.load("gymnasium", "minigrid")
-    shape = (*world.observation_space.shape[:2], sum(CODES))
+    shape = (*env.observation_space.shape[:2], sum(CODES))
     box = gymnasium.spaces.Box(0, 1, shape, np.float32)
-    return gymnasium.wrappers.TransformObservation(world, _planes, box)
+    return gymnasium.wrappers.TransformObservation(env, _planes, box)
 
 
 def _planes(codes: np.ndarray) -> np.ndarray:

@@ -19,13 +19,13 @@ from rulax.types import PyTree
 FORMS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}
 
 
-def check_gymnasium(environment: Any, world: Any) -> None:
+def check_gymnasium(environment: Any, env: Any) -> None:
     """That `reset` and `step` return what Gymnasium says, inside of all wrappers and outside."""
     about = f"Gymnasium environment {environment.name!r}"
-    inside, outside = _recorded(world.unwrapped), {}
+    inside, outside = _recorded(env.unwrapped), {}
     with contextlib.suppress(Exception):
-        outside["reset"] = world.reset(seed=0)
-        outside["step"] = world.step(first_choice(environment))
+        outside["reset"] = env.reset(seed=0)
+        outside["step"] = env.step(first_choice(environment))
     for returned in (inside, outside):  # inside first: a wrapper would only say that it cannot unpack
         for name, value in returned.items():
             _check_form(about, name, value)
@@ -35,7 +35,7 @@ def check_gymnasium(environment: Any, world: Any) -> None:
         check_reward(about, outside["step"][1])
 
 
-def _recorded(world: Any) -> dict[str, Any]:
+def _recorded(env: Any) -> dict[str, Any]:
     """Filled by the environment's `reset` and `step`, when they return."""
     returned: dict[str, Any] = {}
 
@@ -48,7 +48,7 @@ def _recorded(world: Any) -> dict[str, Any]:
 
     with contextlib.suppress(AttributeError):  # of an object that takes no new attributes
         for name in FORMS:
-            setattr(world, name, recording(name, getattr(world, name)))
+            setattr(env, name, recording(name, getattr(env, name)))
     return returned
 
 

@@ -1,8 +1,10 @@
-"""Host environments that survive an environment that raises: it is made anew, the step is not valid, and somebody counts.
+"""Host environments that survive errors: an environment that raises is replaced, its step is not valid, and restarts are counted.
 
-Two layers. `CopiedStreams` make a copy anew that raises, in this process or in those of `workers.py`: only its own stream starts
-again. `RestartingStreams` is around all streams, of any library: what still raises (a library in C++, a worker process that died)
-costs the episodes of all of them, since the rest of a broken vector cannot be trusted. It counts both kinds, and gives up.
+There are two layers. `CopiedStreams` replace a single copy that raises, in this process or in those of `workers.py`: only its own
+stream starts a new episode. `RestartingStreams` surround all streams, of any library: whatever still raises (a library in C++, a
+worker process that died) costs the episodes of all of them, because the rest of a broken vector cannot be trusted. All streams are
+opened again, and their first observations start a life (`Level.LIFE`): nothing that was drawn for the old ones is left. Restarts of
+both kinds are counted, and too many end the run.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ MOST_RESTARTS = 10
 
 
 class RestartingStreams(HostStreams):
-    """Streams that go on after an error, until one of them has had more than `most` of them."""
+    """Streams that go on after errors, until one of them has had more than `most`."""
 
     def __init__(self, environment: HostEnvironment, num_streams: int, most: int = MOST_RESTARTS):
         self.environment, self.num_streams, self.most = environment, num_streams, most
         self.streams = environment.open(num_streams)
-        self.restarts = np.zeros(num_streams, np.int64)  # how often each stream had to begin again
-        self.said = ""  # by the last one that failed
+        self.restarts = np.zeros(num_streams, np.int64)  # of each stream
+        self.said = ""  # the text of the last error
         self.seed, self.closed = 0, False
 
     def start(self, seed: int) -> Timestep:
@@ -44,7 +46,7 @@ class RestartingStreams(HostStreams):
             if self.closed:
                 raise
             nothing: Any = np.zeros(self.num_streams, bool)
-            return self._open_again(error)._replace(valid=nothing)  # what led here teaches nothing
+            return self._open_again(error)._replace(valid=nothing)  # nothing can be learned from the step that failed
         self._count(self.streams.failed)
         return timestep
 
@@ -53,7 +55,7 @@ class RestartingStreams(HostStreams):
         self.streams.close()
 
     def _open_again(self, error: Exception) -> Timestep:
-        """All streams anew, as often as it takes."""
+        """Open and start all streams again, as often as it takes."""
         while True:
             quietly(self.streams.abandon)
             self._count(dict.fromkeys(range(self.num_streams), said(error)), error)

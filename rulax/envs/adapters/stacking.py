@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from rulax.envs.base import HostEnvironment, HostStreams, Timestep, WrappedHost, is_image
-from rulax.types import PyTree
+from rulax.types import PyTree, starts
 
 
 def stack(name: str, environment: Any, frames: Any) -> Any:
@@ -34,7 +34,7 @@ def stack(name: str, environment: Any, frames: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Stacked(WrappedHost):
-    """A host environment that shows its last `frames` frames. What is `seen` is one frame: `push` makes a stack of it."""
+    """A host environment that shows its last `frames` frames. `preprocess` reads one frame; `push` adds it to a stack."""
 
     frames: int
 
@@ -94,6 +94,6 @@ class StackedStreams(HostStreams):
         self.streams.abandon()
 
     def _push(self, timestep: Timestep) -> Timestep:
-        kept = ~np.asarray(timestep.first)[:, None, None, None]
+        kept = ~starts(np.asarray(timestep.first))[:, None, None, None]
         self.shown = self.environment.push(self.shown, timestep.observation, kept)
         return timestep._replace(observation=self.shown)

@@ -18,7 +18,7 @@ import numpy as np
 from rulax.envs.actions import Actions, ByTable
 from rulax.envs.adapters import quietly, said
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
-from rulax.types import PyTree
+from rulax.types import Level, PyTree
 
 HostArray = Any  # `Timestep` names the arrays of JAX; a host environment fills it with those of numpy
 Autoreset = Literal["next_step", "same_step", "when_needed"]
@@ -82,7 +82,7 @@ class Streams(CheckedStreams):
     """Open streams. Which steps teach something depends on when an ended episode is reset:
 
     * `next_step`: a step that ends an episode shows the true last observation. The step after it is a dummy: its action is
-      ignored and it resets (reward 0, `valid` False, `first` True).
+      ignored and it resets (reward 0, `valid` False, `first` 1).
     * `same_step`: a step that ends an episode shows the first observation of the next one at once. For a terminated episode
       that is all that is needed. A truncated one should bootstrap from its last observation, which the stream does not show,
       so this step teaches nothing: `valid` False. Its reward is real and counts in the episode's statistics.
@@ -116,9 +116,10 @@ class Streams(CheckedStreams):
     def start_each(self, seeds: np.ndarray) -> Timestep:
         self.clear()
         zeros: HostArray = np.zeros(self.num_streams, np.float32)
+        first: HostArray = np.full(self.num_streams, Level.LIFE, np.int8)
         return Timestep(
             observation=self.reset_all(seeds),
-            first=zeros == 0,
+            first=first,
             reward=zeros,
             discount=zeros + 1,
             valid=zeros == 0,
@@ -148,7 +149,7 @@ class Streams(CheckedStreams):
         self.total = np.where(over, 0, self.total)
         self.length = np.where(over, 0, self.length)
         paid: HostArray = np.asarray(reward, np.float32)
-        return Timestep(observation, first, paid, discount, valid, episode)
+        return Timestep(observation, first.astype(np.int8), paid, discount, valid, episode)  # a start is an episode's
 
 
 class Copy(Protocol):

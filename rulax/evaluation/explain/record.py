@@ -14,7 +14,7 @@ from rulax.envs.base import Episode
 from rulax.learning.rollout import act, begin
 from rulax.learning.train import CompiledTrainer
 from rulax.learning.update import slow_agent
-from rulax.types import Array, Batch, Experience, Predictions, PyTree
+from rulax.types import Array, Batch, Experience, Predictions, PyTree, starts
 
 Values = Callable[[Predictions], Array]  # predictions [T+1, B, ...] -> value of each state [T+1, B]
 
@@ -108,7 +108,7 @@ def observe(trainer: CompiledTrainer, length: int, values: Values) -> Callable[[
 
 def number_episodes(first: np.ndarray) -> np.ndarray:
     """From `first` [L+1, B] a number for each step's episode, [L, B]; no two streams share one."""
-    count = np.cumsum(first[:-1], axis=0)
+    count = np.cumsum(starts(first[:-1]), axis=0)
     return count + np.arange(first.shape[1]) * (len(first) + 1)
 
 

@@ -54,7 +54,7 @@ def part_of(batch: Any, start: int, stream: int) -> Any:
     slow = {**slow, "policy": online["policy"]}
     old = batch.experience
     discount = old.discount[steps, one]
-    first = np.concatenate([np.ones_like(old.first[:1, one]), discount == 0])
+    first = np.concatenate([np.ones_like(old.first[:1, one]), discount == 0]).astype(old.first.dtype)  # `Level.EPISODE`
     fields = {name: getattr(old, name)[steps, one] for name in ("action", "reward", "valid")}
     experience = old._replace(observation=(), memory=(), discount=discount, first=first, behaviour=online["policy"][:-1], **fields)
     return Batch(experience._replace(valid=np.ones_like(experience.valid)), online, slow)

@@ -3,6 +3,8 @@
 import jax
 import numpy as np
 
+from rulax.types import Level
+
 
 def live(environment, actions, seed=0):
     """Timesteps, each leaf stacked to [T+1, B, ...], of actions [T, B]."""
@@ -51,7 +53,9 @@ def assert_same(timesteps, stream, rows):
     observation, first, reward, discount, valid, ended, total, length = zip(*rows, strict=True)
     expected = jax.tree.map(lambda *parts: np.stack(parts), *observation)
     jax.tree.map(np.testing.assert_array_equal, one.observation, expected)
-    np.testing.assert_array_equal(one.first, first)
+    np.testing.assert_array_equal(one.first > 0, first)
+    assert one.first[0] == Level.LIFE
+    assert one.first[1:].max() <= Level.EPISODE
     np.testing.assert_allclose(one.reward, np.float32(reward), rtol=1e-6)
     np.testing.assert_array_equal(one.discount, discount)
     np.testing.assert_array_equal(one.valid, valid)
@@ -68,6 +72,7 @@ def assert_declared(environment, timesteps):
     assert shown == jax.tree.map(lambda spec: (spec.shape, np.dtype(spec.dtype)), environment.observation)
     for field in (timesteps.reward, timesteps.discount, timesteps.episode.total):
         assert (field.dtype, field.shape) == (np.float32, (steps, streams))
-    for field in (timesteps.first, timesteps.valid, timesteps.episode.ended):
+    assert (timesteps.first.dtype, timesteps.first.shape) == (np.int8, (steps, streams))
+    for field in (timesteps.valid, timesteps.episode.ended):
         assert (field.dtype, field.shape) == (bool, (steps, streams))
     assert timesteps.episode.length.dtype == np.int32

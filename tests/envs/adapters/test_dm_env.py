@@ -78,7 +78,7 @@ def test_a_termination_shows_the_next_episode_at_once():
     np.testing.assert_array_equal(timesteps.observation[:, 0, 0] - start, [0, 1, 2, 0, 1, 2, 0, 1])
     np.testing.assert_array_equal(timesteps.reward[:, 0], [0, 5, 6, 6, 5, 5, 6, 5])
     np.testing.assert_array_equal(timesteps.discount[:, 0], [1, 1, 1, 0, 1, 1, 0, 1])
-    np.testing.assert_array_equal(timesteps.first[:, 0], [1, 0, 0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(timesteps.first[:, 0], [3, 0, 0, 1, 0, 0, 1, 0])
     assert timesteps.valid.all()
     np.testing.assert_array_equal(timesteps.episode.total[timesteps.episode.ended], [17, 16])
 
@@ -89,7 +89,7 @@ def test_a_truncation_is_followed_by_a_dummy():
     np.testing.assert_array_equal(timesteps.observation[:, 0, 0] - start, [0, 1, 2, 0, 1, 2, 0, 1])
     np.testing.assert_array_equal(timesteps.reward[:, 0], [0, 5, 6, 0, 5, 5, 0, 5])
     np.testing.assert_array_equal(timesteps.valid[:, 0], [1, 1, 1, 0, 1, 1, 0, 1])
-    np.testing.assert_array_equal(timesteps.first[:, 0], [1, 0, 0, 1, 0, 0, 1, 0])
+    np.testing.assert_array_equal(timesteps.first[:, 0], [3, 0, 0, 1, 0, 0, 1, 0])
     assert (timesteps.discount == 1).all()
     np.testing.assert_array_equal(timesteps.episode.total[timesteps.episode.ended], [11, 10])
     np.testing.assert_array_equal(timesteps.episode.length[timesteps.episode.ended], [2, 2])

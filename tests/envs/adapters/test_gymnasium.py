@@ -5,6 +5,7 @@ import pytest
 
 from rulax.envs import adapters
 from rulax.envs.adapters import gymnasium as adapter
+from rulax.types import Level
 
 gymnasium = pytest.importorskip("gymnasium")
 
@@ -88,7 +89,7 @@ def assert_stream(timesteps, *, observation, first, reward, discount, valid, end
     """Stream 0 is as written by hand, and stream 1 is the same; statistics only where an episode ended."""
     for stream in range(2):
         np.testing.assert_array_equal(timesteps.observation[:, stream, 0], observation)
-        np.testing.assert_array_equal(timesteps.first[:, stream], np.array(first, bool))
+        np.testing.assert_array_equal(timesteps.first[:, stream], [Level.LIFE, *first[1:]])
         np.testing.assert_array_equal(timesteps.reward[:, stream], reward)
         np.testing.assert_array_equal(timesteps.discount[:, stream], discount)
         np.testing.assert_array_equal(timesteps.valid[:, stream], np.array(valid, bool))
@@ -97,7 +98,8 @@ def assert_stream(timesteps, *, observation, first, reward, discount, valid, end
         np.testing.assert_array_equal(timesteps.episode.total[where, stream], total)
         np.testing.assert_array_equal(timesteps.episode.length[where, stream], length)
     assert timesteps.observation.dtype == timesteps.reward.dtype == timesteps.discount.dtype == np.float32
-    assert timesteps.first.dtype == timesteps.valid.dtype == timesteps.episode.ended.dtype == bool
+    assert timesteps.first.dtype == np.int8
+    assert timesteps.valid.dtype == timesteps.episode.ended.dtype == bool
     assert timesteps.episode.total.dtype == np.float32
     assert timesteps.episode.length.dtype == np.int32
 

@@ -11,6 +11,7 @@ from rulax.envs import adapters
 from rulax.envs.adapters import gymnax as adapter
 from rulax.envs.base import Timestep
 from rulax.envs.wrappers import streams
+from rulax.types import Level
 
 gymnax = pytest.importorskip("gymnax")
 struct = pytest.importorskip("flax.struct")
@@ -42,8 +43,8 @@ def assert_contract(timesteps: Timestep, environment) -> None:
     assert timesteps.observation.shape[2:] == environment.observation.shape
     assert timesteps.observation.dtype == environment.observation.dtype
     first, discount, valid, ended = timesteps.first, timesteps.discount, timesteps.valid, timesteps.episode.ended
-    assert first[0].all()
-    np.testing.assert_array_equal(first[1:], (discount == 0)[1:] | ~valid[1:])
+    assert (first[0] == Level.LIFE).all()
+    np.testing.assert_array_equal(first[1:], np.where((discount == 0)[1:] | ~valid[1:], Level.EPISODE, Level.NOTHING))
     truncated = ended & (discount == 1)
     np.testing.assert_array_equal(~valid[1:], truncated[:-1])
     assert (timesteps.reward[~valid] == 0).all()
@@ -65,7 +66,7 @@ def test_every_id_fits_a_scan(id):
     assert rest.observation.shape == (3, 2, *environment.observation.shape)
     assert start.observation.dtype == rest.observation.dtype == environment.observation.dtype == jnp.float32
     assert rest.reward.dtype == jnp.float32
-    space = environment.world.observation_space(gymnax.make(id)[1])
+    space = environment.environment.observation_space(gymnax.make(id)[1])
     assert environment.observation.shape == (tuple(space.shape) or (space.n,))
 
 
@@ -103,7 +104,7 @@ def test_cartpole_ends_by_falling_and_by_time():
 def test_agrees_with_the_step_of_gymnax_itself(id, limit):
     """gymnax's own step resets at once, but reports what ended and the observation before the reset."""
     environment = adapter.make(id, max_steps_in_episode=limit)
-    task, world = environment.default_task(), environment.world
+    task, world = environment.default_task(), environment.environment
     state, _ = environment.reset(task, jax.random.key(0))
     step = jax.jit(environment.step)
     for key in jax.random.split(jax.random.key(1), limit):
@@ -165,7 +166,7 @@ def test_discrete_observations_are_one_hot():
 def test_continuous_actions_are_chosen_by_bins(id):
     """Every corner of the box is reached, and gymnax is given what it asks for."""
     environment = adapter.make(id, bins=3)
-    space = environment.world.action_space(environment.default_task())
+    space = environment.environment.action_space(environment.default_task())
     size = int(np.prod(space.shape))
     assert (environment.num_actions, environment.action_dimensions) == (3, size if size > 1 else 0)
     for choice, end in ((0, space.low), (2, space.high)):
@@ -174,7 +175,7 @@ def test_continuous_actions_are_chosen_by_bins(id):
     task, action = environment.default_task(), jnp.full(size if size > 1 else (), 2)
     state, _ = environment.reset(task, jax.random.key(0))
     _, ours = environment.step(task, state, action, jax.random.key(1))
-    direct = environment.world.step_env(jax.random.key(1), state, jnp.broadcast_to(space.high, space.shape), task)
+    direct = environment.environment.step_env(jax.random.key(1), state, jnp.broadcast_to(space.high, space.shape), task)
     np.testing.assert_allclose(ours.observation, direct[0], rtol=1e-5)
     np.testing.assert_allclose(ours.reward, direct[2], rtol=1e-5)
 

@@ -212,7 +212,7 @@ def test_death_in_crafter_is_the_end():
     streams = make("crafter/reward", area=(32, 32)).open(2)
     streams.start(0)
     streams.step(np.zeros(2, int))
-    streams.copies[1].world._player.health = 0
+    streams.copies[1].environment._player.health = 0
     timestep = streams.step(np.zeros(2, int))
     streams.close()
     assert timestep.episode.ended.tolist() == [False, True]

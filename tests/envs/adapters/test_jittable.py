@@ -119,7 +119,7 @@ def test_xland_is_the_packages_own():
 def test_craftax_is_craftax(id):
     """A minute of compilation: the bare game from the same start environment with the same keys, until it ends."""
     maker = pytest.importorskip("craftax.craftax_env")
-    bare, ours = maker.make_craftax_env_from_name(id, auto_reset=False), make(f"craftax/{id}", worlds=2, limit=50)
+    bare, ours = maker.make_craftax_env_from_name(id, auto_reset=False), make(f"craftax/{id}", pool=2, limit=50)
     environment, params = ours.environment, bare.default_params
     task = quick(environment.default_task)()
     bare_reset, our_reset = quick(bare.reset_env), quick(ours.reset)

@@ -109,7 +109,7 @@ def test_an_agent_is_not_blinded_by_the_count_of_turns():
 
     late = environment.open(1).copies[0]
     late.reset(0)
-    raw = dict(zip(late.world._observation_keys, late.world.last_observation, strict=True))
+    raw = dict(zip(late.environment._observation_keys, late.environment.last_observation, strict=True))
     raw = {key: np.array(raw[key])[None] for key in environment.observation}
     now = environment.preprocess(raw)
     raw["blstats"][0, nethack.NLE_BL_TIME], raw["blstats"][0, nethack.NLE_BL_CONDITION] = 20_000, nethack.BL_MASK_RIDE
