@@ -55,9 +55,10 @@ def estimate(family: Family, problem: Problem, at_once: int = 0) -> Callable:
     def estimated(meta_params: PyTree, members: Member) -> tuple[PyTree, Member, Metrics]:
         def one(member: Member) -> tuple[PyTree, Member, Metrics]:
             grads, after, metrics = estimator(problem, meta_params, member)
-            # A life from which no gradient came is over: it may hold numbers that are none.
-            healthy = jnp.isfinite(optax.global_norm(grads))
-            return grads, after._replace(budget=jnp.where(healthy, after.budget, 0)), metrics
+            norm = optax.global_norm(grads)
+            # Where the gradient is not finite, the agent's own numbers may not be either: its life ends here.
+            after = after._replace(budget=jnp.where(jnp.isfinite(norm), after.budget, 0))
+            return grads, after, metrics | {"meta_gradient_norm": norm}
 
         return over_agents(one, members, at_once)
 

@@ -63,7 +63,7 @@ def init_member(family: Family, key: Array) -> Member:
     task = family.environment.sample_task(key_task)
     actor = begin(family.streams, task, learner.params.initial_memory(learning.streams), key_env)
     replay = empty_replay(learning, family.environment, actor.memory)
-    critic = start_critic(family.settings, family.environment.observation, key_critic)
+    critic = start_critic(family.settings, family.recipe.network, family.environment.observation, key_critic)
     budget = draw_budget(family.settings.lifetimes, key_budget)
     return Member(Life(learner, actor, replay, key_life), critic, jnp.int32(0), budget, jnp.int32(1))
 

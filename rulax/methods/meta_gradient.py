@@ -130,7 +130,7 @@ def online_problem(family: Family, updates: int) -> Problem:
         member = member._replace(life=member.life._replace(learner_state=learner, key=key_life), age=member.age + 1)
         life, fresh, acted, keys = collect_as_data(family, member, family.recipe.learning.unroll)
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
-        critic = improve(settings, member.critic, fresh, fresh.behaviour)
+        critic, _ = improve(settings, member.critic, fresh, fresh.behaviour)
         record = Record(before, jax.tree.map(lambda x: x[None], online.pending), key_update[None])
         window = Window(learner.params, {}, fresh, judgement.normalised_advantage, record)
         metrics = describe({name: value[None] for name, value in (learned | acted).items()}, fresh, acted)

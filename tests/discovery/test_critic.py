@@ -5,20 +5,20 @@ import jax.numpy as jnp
 import numpy as np
 import rlax
 
-from rulax.discovery.critic import improve, judge, squashed_value, start_critic
+from rulax.discovery.critic import improve, judge, start_critic
 from rulax.discovery.settings import Discovery
 from rulax.envs.probes import ObservationProbe
 from rulax.envs.wrappers import streams
 from rulax.learning.rollout import act, begin
 from rulax.values.policies import log_probability
 from rulax.values.two_hot import signed_parabolic
-from tests.discovery.environments import INPUTS, random_experience
+from tests.discovery.environments import INPUTS, NETWORK, random_experience
 
 SETTINGS = Discovery(critic_hidden=(8,), critic_learning_rate=0.01, critic_discount=0.9, critic_trace=0.7)
 
 
 def make(seed=0):
-    return start_critic(SETTINGS, jax.ShapeDtypeStruct((INPUTS,), jnp.float32), jax.random.key(seed))
+    return start_critic(SETTINGS, NETWORK, jax.ShapeDtypeStruct((INPUTS,), jnp.float32), jax.random.key(seed))
 
 
 def test_targets_and_advantages_are_rlax_vtrace():
@@ -27,7 +27,7 @@ def test_targets_and_advantages_are_rlax_vtrace():
     policy = jnp.asarray(np.random.default_rng(1).normal(size=experience.behaviour.shape), jnp.float32)
     critic = make()
     judgement = jax.jit(lambda: judge(SETTINGS, critic, experience, policy))()
-    value = signed_parabolic(squashed_value(critic.params, experience))
+    value = signed_parabolic(critic.params(experience.observation))
     np.testing.assert_allclose(judgement.value, value, rtol=1e-5)
     ratios = jnp.exp(log_probability(policy, experience.action) - log_probability(experience.behaviour, experience.action))
     np.testing.assert_allclose(judgement.ratios, ratios, rtol=1e-5)
@@ -64,7 +64,7 @@ def test_what_an_invalid_step_holds_does_not_matter():
         reward=jnp.where(gone, jnp.nan, experience.reward),
         discount=jnp.where(gone, jnp.nan, experience.discount),
     )
-    one, two = (improve(SETTINGS, make(), e, experience.behaviour) for e in (experience, other))
+    one, two = (improve(SETTINGS, make(), e, experience.behaviour)[0] for e in (experience, other))
     assert jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.all(a == b)), one, two))
     assert not jax.tree.all(jax.tree.map(lambda a, b: bool(jnp.all(a == b)), one.params, make().params))
 
@@ -81,14 +81,14 @@ def test_it_learns_what_the_probe_is_worth():
     def one(carry, key):
         critic, actor = carry
         actor, experience, _ = act(environment, Idle(), actor, 4, key)
-        return (improve(SETTINGS, critic, experience, experience.behaviour), actor), None
+        return (improve(SETTINGS, critic, experience, experience.behaviour)[0], actor), None
 
     actor = begin(environment, probe.default_task(), (), jax.random.key(0))
-    critic = start_critic(SETTINGS, probe.observation, jax.random.key(1))
+    critic = start_critic(SETTINGS, NETWORK, probe.observation, jax.random.key(1))
     run = jax.jit(lambda carry: jax.lax.scan(one, carry, jax.random.split(jax.random.key(2), 500))[0])
     critic, actor = run((critic, actor))
     _, experience, _ = act(environment, Idle(), actor, 4, jax.random.key(3))
-    value = signed_parabolic(squashed_value(critic.params, experience))
+    value = signed_parabolic(critic.params(experience.observation))
     seen = experience.observation[..., 0]
     assert set(np.unique(seen)) >= {-1.0, 1.0}
     np.testing.assert_allclose(value, seen, atol=0.15)

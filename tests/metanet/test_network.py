@@ -100,7 +100,7 @@ def test_a_step_that_starts_an_episode_happened_even_if_nothing_may_be_learned_f
 def test_the_backward_lstm_is_a_plain_lstm_run_backwards():
     lstm = LSTM(jax.random.key(0), 3, 4)
     inputs, ends = jax.random.normal(jax.random.key(1), (5, 2, 3)), jnp.zeros((5, 2), bool).at[2, 0].set(True)
-    outputs = unroll_backwards(lstm, Encoding(inputs, inputs, inputs), ends)
+    outputs = unroll_backwards(lstm, Encoding(inputs, None, inputs), ends)
     state = lstm.initial((2,))
     for t in reversed(range(5)):
         state = jax.tree.map(lambda x, t=t: jnp.where(ends[t][:, None], 0, x), state)
