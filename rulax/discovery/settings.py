@@ -19,8 +19,8 @@ class Discovery:
     lifetimes: tuple[int, ...] = (100, 200, 400)
     """Lengths of life in updates; one is drawn at birth with probability inversely proportional to it."""
     collection: Literal["on_policy", "before_window"] = "on_policy"
-    """Which agent collects a window's experience: the one that each update starts from, or for the whole window, validation included,
-    the one before its first update (as in DeepMind's notebook; importance weights then correct the critic's estimates)."""
+    """Which agent collects a window's experience: the one that each update starts from, or, for all updates and for validation, the
+    one before the window (as in DeepMind's notebook; importance weights then correct the critic's estimates)."""
     estimator: Literal["backprop", "first_order", "evolution"] = "backprop"
     """How the meta-gradient is estimated."""
     objective: Literal["policy_gradient", "bootstrap"] = "policy_gradient"
@@ -37,8 +37,8 @@ class Discovery:
     meta_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How that step size falls to zero over the run."""
     rule_init: Literal["open", "reference"] = "open"
-    """First weights of a random rule: with an open gate and clear wishes for the policy, or as in the reference, whose gate is shut at
-    an agent's birth and whose first policy targets are almost uniform."""
+    """Initial weights of a random rule: an open gate and distinct policy targets, or as in the reference, where a newborn agent's
+    gate is shut and the first policy targets are almost uniform."""
     meta_clip: float = 1.0
     """Largest norm of a meta-gradient; 0 means no limit."""
     policy_entropy_cost: float = 1e-2

@@ -18,7 +18,7 @@ from rulax.discovery.outer_loss import PENALTY, now_taken, predict_along
 from rulax.discovery.population import Family, Member
 from rulax.learning.life import Keys, Life, draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
-from rulax.types import Array, Experience, LearnerState, Metrics, Policy, PyTree
+from rulax.types import Array, Experience, LearnerState, Metrics, Policy, PyTree, now
 from rulax.values.normalisation import masked_mean
 
 
@@ -125,16 +125,17 @@ def judge_validation(
     """
     settings = family.settings
     judgement = judge(settings, critic, validation, policy)
-    valid, measured = validation.valid, {}
+    measured = {
+        "critic_value": masked_mean(now(judgement.value), validation.valid),
+        "critic_advantage": masked_mean(judgement.advantage, validation.valid),
+        "importance_weight": masked_mean(jnp.minimum(1, judgement.ratios), validation.valid),
+    }
     if settings.critic_learns_from == "validation":
-        critic, measured = improve(settings, critic, validation, policy)
+        critic, criticised = improve(settings, critic, validation, policy)
+        measured |= criticised
     elif settings.critic_statistics == "all":
         critic = critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
-    return critic, judgement, measured | {
-        "critic_value": masked_mean(judgement.value[:-1], valid),
-        "critic_advantage": masked_mean(judgement.advantage, valid),
-        "importance_weight": masked_mean(jnp.minimum(1, judgement.ratios), valid),
-    }
+    return critic, judgement, measured
 
 
 def relive(updates: Updates, rule_params: PyTree, record: Record) -> tuple[LearnerState, Metrics]:
@@ -179,7 +180,7 @@ def describe(metrics: Metrics, validation: Experience, acted: Metrics) -> Metric
         acted: sums over the episodes that ended in the validation rollout.
 
     Returns:
-        Sums over all finished episodes, counts over the updates, means over the updates, and the reward per valid step of validation.
+        Sums over all finished episodes, sums and means over the updates, and the reward per valid step of validation.
     """
     episodes = {name: jnp.sum(metrics[name], 0) + acted[name] for name in acted}
     counts = {name: jnp.sum(metrics[name], 0) for name in COUNTED if name in metrics}

@@ -78,9 +78,7 @@ class MetaNetwork(eqx.Module):
         summary = None
         if self.lifetime is not None and self.summary is not None:
             summary = self.summary(features)
-            memory = self.lifetime.remember(
-                memory, encodings[1].inputs, summary, targets.get("state_prediction"), signals.known
-            )
+            memory = self.lifetime.remember(memory, encodings[1].inputs, summary, targets.get("state_prediction"), signals.known)
         return memory, MetaReading(targets, summary, tuple(encodings), recurrent, features)
 
 
@@ -111,7 +109,7 @@ def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:
 
 
 def as_in_reference(network: MetaNetwork) -> MetaNetwork:
-    """A freshly drawn network with the scales of the reference's initialisation: the gate's bias 0, the policy head's deviation 0.3."""
+    """A freshly drawn network, rescaled to the reference's initialisation: gate bias 0, deviation 0.3 in the policy head."""
     network = eqx.tree_at(lambda net: net.policy.weight, network, network.policy.weight * (HEAD_STD / POLICY_STD))
     if network.gate is None:
         return network
