@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "tests" / "parity" / "data"  # the small part of the recorded data that comes with the repository
 NO_GOLDEN = "no recorded reference data: set RULAX_GOLDEN to the folder that holds it"
 NO_WEIGHTS = "Disco103's weights are not here: run `rulax rules get disco103`"
 

@@ -21,10 +21,10 @@ from rulax.rules.disco import disco
 from rulax.rules.haiku_names import to_haiku
 from rulax.rules.pretrained import RuleFile, take_apart
 from rulax.settings import Learning, Network
-from rulax.types import Experience, LearnerState
+from rulax.types import Batch, Experience, LearnerState
 from tests.parity import arrays
 from tests.parity.compare import Line, Recorded
-from tests.parity.names import meta_logs, meta_out, run_rule, state_out, value_logs
+from tests.parity.names import estimates_out, meta_logs, meta_out, run_rule, state_out, value_logs
 from tests.parity.parts import renamed, taken_of
 
 SINGLE, DOUBLE = 1e-3, 1e-6
@@ -118,7 +118,26 @@ def learner_steps(data: Recorded, agent_file: Recorded, recorded: Recorded, rule
         for group, line in lines.items():
             recorded.compare_present(line, found[group], f"out/step{step + 1}/")
     recorded.overlooked(lines["targets"])
-    return list(lines.values())
+    return [line for line in lines.values() if line.arrays or not recorded.cut]
+
+
+def first_estimates(data: Recorded, agent_file: Recorded, recorded: Recorded, precision: str) -> Line:
+    """What the first update is computed from, before the rule has a say: predictions, Retrace, normalised advantages and errors."""
+    sizes = Sizes()
+    agent = arrays.agent(arrays.under(agent_file, "in/params/"), data["in/observations"].shape[3:], sizes)
+    experience = arrays.experience(data, index=(0,))
+
+    @jax.jit
+    def compute():
+        predictions = agent.predict(agent.embed(experience))
+        state = disco(sizes).start(jax.random.key(0))
+        return estimate(state.scales, Batch(experience, predictions, predictions), sizes, Constants())
+
+    scales, estimates = compute()
+    line = Line("6 learner steps: first estimates", precision, SINGLE if precision == "float32" else DOUBLE)
+    found = renamed(estimates_out(estimates), "meta_out/") | arrays.named_moments("adv_ema", scales.advantage)
+    recorded.compare(line, found | arrays.named_moments("td_ema", scales.error), "out/step1/")
+    return line
 
 
 # -- 7 -----------------------------------------------------------------------------------------------------------------------

@@ -24,11 +24,17 @@ def run_rule(network: MetaNetwork, state: DiscoState, batch: Batch, sizes: Sizes
 
 def meta_out(estimates: Estimates, reading: MetaReading) -> dict[str, jax.Array]:
     """What the reference returns as `meta_out`."""
-    return {
+    return estimates_out(estimates) | {
         "pi": reading.targets["policy"],
         "y": reading.targets["state_prediction"],
         "z": reading.targets["action_prediction"],
         "meta_input_emb": reading.summary,
+    }
+
+
+def estimates_out(estimates: Estimates) -> dict[str, jax.Array]:
+    """The part of `meta_out` that needs no meta-network."""
+    return {
         "q_target": estimates.target,
         "adv": estimates.advantage,
         "normalized_adv": estimates.normalised_advantage,
