@@ -40,6 +40,13 @@ class Family:
     recipe: Recipe
     settings: Discovery
 
+    def __post_init__(self) -> None:
+        if self.settings.estimator == "evolution" and self.settings.collection == "before_window":
+            raise ValueError(
+                "estimator evolution compares what agents earn after their updates, and with collection before_window "
+                "everything is collected before them; use collection on_policy"
+            )
+
     @property
     def streams(self) -> Batched:
         return make_streams(self.environment, self.recipe.learning.streams)

@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rulax.commands.bounds import override
+from rulax.commands.discover.settings import build_discover
 from rulax.discovery.critic import Critic, CriticState, critic_optimiser, improve, judge, start_critic
 from rulax.discovery.memory import Updates
 from rulax.discovery.outer_loss import outer_loss, predict_along, with_penalties
@@ -28,17 +30,8 @@ from tests.parity.names import estimates_out, meta_logs, meta_out, run_rule, sta
 from tests.parity.parts import renamed, taken_of
 
 SINGLE, DOUBLE = 1e-3, 1e-6
-NOTEBOOK = Discovery(  # as in the preset catch-notebook, but for the widths, which come from the arrays
-    policy_entropy_cost=1e-2,
-    prediction_entropy_cost=1e-3,
-    target_kl_cost=1e-2,
-    target_mean_cost=1e-3,
-    critic_activate_last=False,
-    critic_head_std=1e-2,
-    critic_learning_rate=1e-3,
-    critic_discount=0.99,
-    critic_trace=0.96,
-)
+# The preset's own settings, so that what is judged is what `rulax discover catch-notebook` runs; widths come from the arrays.
+NOTEBOOK = override(Discovery(), build_discover({"suite": "catch-notebook"}).overrides)
 
 
 def adam_state(optimiser_state) -> AdamState:
