@@ -13,3 +13,15 @@ if os.environ.get("RULAX_TEST_COMPILE", "fast") == "fast":
 worker, cores = os.environ.get("PYTEST_XDIST_WORKER", ""), sorted(getattr(os, "sched_getaffinity", lambda pid: set())(0))
 if worker and len(cores) > 1:
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say in so many words what a green run does not show on this machine."""
+    from tests.shared import golden_folder
+
+    if not golden_folder().is_dir():
+        terminalreporter.section("equality with the DiscoRL reference", yellow=True, bold=True)
+        terminalreporter.line(
+            "The recorded reference data is NOT here: of its cases only the small set in tests/parity/data was compared "
+            "(docs/conformance.md says what that shows). Set RULAX_GOLDEN to the folder that holds all of it."
+        )

@@ -1,23 +1,30 @@
-"""Where tests find the recorded data of the reference: `RULAX_GOLDEN`, else `../shared/golden` beside the clone."""
+"""Where tests and the parity command find the reference's recorded data: `RULAX_GOLDEN`, else `../shared/golden` beside the clone.
+
+pytest is imported only where a test is skipped: `python -m tests.parity` must run without it.
+"""
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
-import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT / "tests" / "parity" / "data"  # the small part of the recorded data that comes with the repository
+NO_GOLDEN = "no recorded reference data: set RULAX_GOLDEN to the folder that holds it"
+NO_WEIGHTS = "Disco103's weights are not here: run `rulax rules get disco103`"
 
 
 def golden_folder() -> Path:
+    """The folder of recorded arrays, whether it exists or not."""
     return Path(os.environ.get("RULAX_GOLDEN", ROOT.parent / "shared" / "golden"))
 
 
 def golden(name: str) -> dict[str, np.ndarray]:
-    """One recorded file; the test is skipped where it is not there."""
+    """One recorded file; the test is skipped where it is missing."""
     path = golden_folder() / name
     if not path.exists():
-        pytest.skip(f"no recorded reference data at {path.name}: set RULAX_GOLDEN to the folder that holds it")
+        skip(NO_GOLDEN)
     with np.load(path, allow_pickle=False) as data:
         return dict(data)
 
@@ -31,8 +38,12 @@ def weights_path() -> Path | None:
 
 
 def weights() -> Path:
-    """The same for a test, which is skipped where they are not."""
-    path = weights_path()
-    if path is None:
-        pytest.skip("Disco103's weights are not here: run `rulax rules get disco103`")
-    return path
+    """The same for a test, which is skipped where they are missing."""
+    return weights_path() or skip(NO_WEIGHTS)
+
+
+def skip(reason: str) -> NoReturn:
+    """Skip the test that called."""
+    import pytest
+
+    pytest.skip(reason)

@@ -55,12 +55,13 @@ AT_LEAST_ZERO = (
     "prediction_entropy_cost",
     "target_kl_cost",
     "target_mean_cost",
+    "critic_head_std",
     "evaluate_every",
     "memory_limit",
     "most_bad",
     "most_restarts",
 )
-NOT_EMPTY = ("hidden", "lifetimes")
+NOT_EMPTY = ("hidden", "lifetimes", "critic_hidden")
 ABOVE_ZERO = (
     "checkpoint_minutes",
     "seconds",

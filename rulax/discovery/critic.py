@@ -1,41 +1,53 @@
-"""The critic of discovery: a value function per agent that judges validation experience and that no agent ever sees.
+"""The critic of discovery: one value function per agent, which judges validation experience and which no agent ever sees.
 
-It is trained by V-trace beside the agent. Its advantages, normalised by moving averages over the agent's life, weigh the policy
-gradient in outer_loss.py; both it and its advantages are data to the meta-gradient.
+It is trained by V-trace beside the agent. Its advantages, normalised by moving averages over the agent's life, weight the policy
+gradient in outer_loss.py; the critic and its advantages are data to the meta-gradient.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
-from rulax.agents.layers import MLP
+from rulax.agents.layers import Linear
+from rulax.agents.torsos import Torso, make_torso
 from rulax.discovery.settings import Discovery
 from rulax.learning.optimisers import make_optimiser
-from rulax.settings import Learning
-from rulax.types import Array, Experience, Policy, PyTree, now
+from rulax.settings import Learning, Network
+from rulax.types import Array, Experience, Metrics, Policy, PyTree, now
 from rulax.values.normalisation import Moments, masked_mean, normalise, start_moments, update_moments
 from rulax.values.policies import log_probability
 from rulax.values.returns import over_streams, vtrace
 from rulax.values.two_hot import signed_parabolic
 
 
+class Critic(eqx.Module):
+    """A value network without memory: a torso that reads the same observations as agents do, and a linear head."""
+
+    torso: Torso
+    head: Linear
+
+    def __call__(self, observation: PyTree) -> Array:
+        """Squashed values [...] of observations [..., *shape] (an array, or a dictionary of arrays)."""
+        return self.head(self.torso(observation))[..., 0]
+
+
 class CriticState(NamedTuple):
     """A value network, its optimiser, and moving averages over the agent's life."""
 
-    params: eqx.Module  # observations [..., D] -> squashed value [..., 1]
+    params: Critic
     optimiser_state: PyTree
     advantage: Moments
     error: Moments
 
 
 class Judgement(NamedTuple):
-    """What V-trace says of experience, with this critic."""
+    """The critic's V-trace estimates for one piece of experience."""
 
     value: Array  # [T+1, B]
     ratios: Array  # [T, B]  policy / behaviour
@@ -48,28 +60,35 @@ class Judgement(NamedTuple):
 
 
 def critic_optimiser(settings: Discovery) -> optax.GradientTransformation:
-    """Adam with its elements clipped, as for agents."""
+    """Adam whose steps are clipped element by element, as for agents."""
     return make_optimiser(Learning(learning_rate=settings.critic_learning_rate, clip_update=1.0))
 
 
-def start_critic(settings: Discovery, observation: jax.ShapeDtypeStruct, key: Array) -> CriticState:
-    """A critic that knows nothing."""
-    inputs = int(np.prod(observation.shape))
-    params = MLP(key, (inputs, *settings.critic_hidden, 1))
-    return CriticState(params, critic_optimiser(settings).init(params), start_moments(), start_moments())
+def start_critic(settings: Discovery, network: Network, observation: PyTree, key: Array) -> CriticState:
+    """An untrained critic.
 
-
-def squashed_value(params: eqx.Module, experience: Experience) -> Array:
-    """The network's output [T+1, B], in squashed space."""
-    leading = experience.first.shape
-    observation = experience.observation.reshape(*leading, -1)
-    dtype = jax.tree.leaves(params)[0].dtype
-    return params(observation.astype(dtype))[..., 0]  # type: ignore[operator]
+    Args:
+        settings: the fields `critic_*` give its sizes and its initialisation.
+        network: the agents' network; images, symbols and dictionaries are read by the same kind of torso.
+        observation: shape and dtype of one observation, or a dictionary of them.
+        key: randomness of the initial weights.
+    """
+    own = dataclasses.replace(
+        network, hidden=settings.critic_hidden, activation="relu", activate_last=settings.critic_activate_last
+    )
+    # The torso uses the keys before this one: one per hidden layer, or one for them all and one per array of the observation.
+    key_head = jax.random.split(key, 1 + max(len(settings.critic_hidden), 1 + len(jax.tree.leaves(observation))))[-1]
+    head = Linear(key_head, settings.critic_hidden[-1], 1, settings.critic_head_std or None)
+    critic = Critic(make_torso(key, observation, own), head)
+    return CriticState(critic, critic_optimiser(settings).init(critic), start_moments(), start_moments())
 
 
 def judge(settings: Discovery, critic: CriticState, experience: Experience, policy: Policy) -> Judgement:
-    """V-trace for the policy whose logits at the T steps are given, [T, B, A]."""
-    value = signed_parabolic(squashed_value(critic.params, experience))
+    """V-trace estimates for the policy whose logits at the T steps are given, [T, B, A].
+
+    Where it is not the policy that acted (`experience.behaviour`), importance weights correct for the difference.
+    """
+    value = signed_parabolic(critic.params(experience.observation))
     return judge_by(settings, (critic.advantage, critic.error), value, experience, policy)
 
 
@@ -96,17 +115,21 @@ def judge_by(
     )
 
 
-def improve(settings: Discovery, critic: CriticState, experience: Experience, policy: Policy) -> CriticState:
-    """One step of the critic: its output moves by the normalised error, so that the scale of rewards does not matter."""
+def improve(settings: Discovery, critic: CriticState, experience: Experience, policy: Policy) -> tuple[CriticState, Metrics]:
+    """One step of the critic, for the policy whose logits at the T steps are given, [T, B, A]; and its mean loss.
+
+    Its output moves by the normalised error, so that the scale of rewards does not matter.
+    """
     judgement = judge(settings, critic, experience, policy)
 
-    def mean_loss(params: eqx.Module) -> Array:
-        output = now(squashed_value(params, experience))
+    def mean_loss(params: Critic) -> Array:
+        output = now(params(experience.observation))
         return masked_mean(squared_loss(output, output + judgement.normalised_error), experience.valid)
 
-    grads = jax.grad(mean_loss)(critic.params)
+    loss, grads = jax.value_and_grad(mean_loss)(critic.params)
     updates, optimiser_state = critic_optimiser(settings).update(grads, critic.optimiser_state, critic.params)
-    return CriticState(optax.apply_updates(critic.params, updates), optimiser_state, *judgement.moments)
+    improved = CriticState(optax.apply_updates(critic.params, updates), optimiser_state, *judgement.moments)
+    return improved, {"critic_loss": loss}
 
 
 def squared_loss(output: Array, target: Array) -> Array:

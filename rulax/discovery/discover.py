@@ -19,6 +19,7 @@ from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
 from rulax.discovery.population import Family, Member, init_population, listed, refresh
 from rulax.learning.train import COMPILE_FAST
+from rulax.metanet.network import as_in_reference
 from rulax.parallel.together import together
 from rulax.types import Array, PyTree
 
@@ -57,6 +58,8 @@ class Discoverer:
         key_rule, *keys = jax.random.split(key, 1 + len(self.families))
         if meta_params is None:
             meta_params = self.families[0].recipe.rule.init(key_rule)
+            if self.settings.rule_init == "reference":
+                meta_params = as_in_reference(meta_params)
         members = tuple(init_population(family, k) for family, k in zip(self.families, keys, strict=True))
         agents = self.settings.agents * len(self.families)
         return MetaState(meta_params, self.optimiser.init(meta_params, agents), members, jnp.zeros((), jnp.int32))
@@ -78,11 +81,6 @@ class Discoverer:
     def predict(self, family: Family, plan: Plan) -> int:
         """Bytes that the compiler will need for the temporary arrays of one family's meta-gradient."""
         return self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis().temp_size_in_bytes
-
-    def predict_all(self) -> dict[str, dict[str, int]]:
-        """Those bytes for every family and strategy."""
-        at_once = self.settings.agents_at_once
-        return {f.name: {s: self.predict(f, Plan(s, at_once)) for s in STRATEGIES} for f in self.families}
 
     def choose(self, limit: float, predicted: dict[str, dict[str, int]]) -> dict[str, Plan]:
         """Per family the fastest strategy that fits into `limit` bytes; if none does, the smallest with fewer agents at once."""

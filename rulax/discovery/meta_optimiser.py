@@ -60,7 +60,8 @@ def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
         size = rate(state.count) if callable(rate) else rate
         change = jax.tree.map(lambda d: -size * d, direction)
         metrics = {
-            "meta_gradient_norm": jnp.sum(jnp.where(good, norms, 0)) / jnp.maximum(jnp.sum(good), 1),
+            "meta_gradient_norm_of_mean": optax.global_norm(mean_of_good(grads, good)),
+            "meta_gradient_mean_of_norms": mean_of_good(norms, good),
             "meta_update_norm": optax.global_norm(change),
             "bad_agents": jnp.sum(~good),
         }

@@ -59,9 +59,10 @@ def estimate(family: Family, problem: Problem[Member, Window], at_once: int = 0)
     def estimated(meta_params: PyTree, members: Member) -> Estimated:
         def one(member: Member) -> Estimated:
             grads, after, metrics = estimator(problem, meta_params, member)
+            norm = optax.global_norm(grads)
             # A gradient that is not finite ends the lifetime: the agent's own parameters may no longer be finite.
-            healthy = jnp.isfinite(optax.global_norm(grads))
-            return grads, after._replace(budget=jnp.where(healthy, after.budget, 0)), metrics
+            after = after._replace(budget=jnp.where(jnp.isfinite(norm), after.budget, 0))
+            return grads, after, metrics | {"meta_gradient_norm": norm}
 
         return over_agents(one, members, at_once)
 

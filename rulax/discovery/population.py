@@ -40,6 +40,13 @@ class Family:
     recipe: Recipe
     settings: Discovery
 
+    def __post_init__(self) -> None:
+        if self.settings.estimator == "evolution" and self.settings.collection == "before_window":
+            raise ValueError(
+                "estimator evolution compares what agents earn after their updates, and with collection before_window "
+                "everything is collected before them; use collection on_policy"
+            )
+
     @property
     def streams(self) -> Batched:
         return make_streams(self.environment, self.recipe.learning.streams)
@@ -70,7 +77,7 @@ def init_member(family: Family, key: Array) -> Member:
     actor = begin(family.streams, task, state.params.initial_memory(learning.streams), key_env)
     replay = empty_replay(learning, family.environment, actor.memory)
     life = fill_replay(family.streams, learning, Life(state, actor, replay, key_life))
-    critic = start_critic(family.settings, family.environment.observation, key_critic)
+    critic = start_critic(family.settings, family.recipe.network, family.environment.observation, key_critic)
     return Member(life, critic, jnp.int32(0), budget, jnp.int32(1))
 
 

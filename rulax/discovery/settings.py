@@ -18,6 +18,9 @@ class Discovery:
     """Steps per stream of the experience by which a window is judged."""
     lifetimes: tuple[int, ...] = (100, 200, 400)
     """Lengths of life in updates; one is drawn at birth with probability inversely proportional to it."""
+    collection: Literal["on_policy", "before_window"] = "on_policy"
+    """Which agent collects a window's experience: the one that each update starts from, or, for all updates and for validation, the
+    one before the window (as in DeepMind's notebook; importance weights then correct the critic's estimates)."""
     estimator: Literal["backprop", "first_order", "evolution"] = "backprop"
     """How the meta-gradient is estimated."""
     objective: Literal["policy_gradient", "bootstrap"] = "policy_gradient"
@@ -33,6 +36,9 @@ class Discovery:
     """Step size of the rule's parameters."""
     meta_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How that step size falls to zero over the run."""
+    rule_init: Literal["open", "reference"] = "open"
+    """Initial weights of a random rule: an open gate and distinct policy targets, or as in the reference, where a newborn agent's
+    gate is shut and the first policy targets are almost uniform."""
     meta_clip: float = 1.0
     """Largest norm of a meta-gradient; 0 means no limit."""
     policy_entropy_cost: float = 1e-2
@@ -44,7 +50,11 @@ class Discovery:
     target_mean_cost: float = 1e-3
     """Penalty on the squared mean of each target's logits, which keeps them from drifting."""
     critic_hidden: tuple[int, ...] = (256, 256)
-    """Widths of the critic, which discovery alone uses."""
+    """Widths of the hidden layers of the critic, which discovery alone uses."""
+    critic_activate_last: bool = True
+    """Whether the last of them is followed by the non-linearity (in the notebook it is not)."""
+    critic_head_std: float = 0.0
+    """Deviation of the first weights of the critic's head (0.01 in the notebook); 0 means 1/sqrt(inputs)."""
     critic_learning_rate: float = 3e-4
     """Its step size."""
     critic_discount: float = 0.997
@@ -53,6 +63,9 @@ class Discovery:
     """Lambda of its V-trace targets."""
     critic_learns_from: Literal["updates", "validation"] = "updates"
     """The fresh experience of every update, or that of validation alone."""
+    critic_statistics: Literal["all", "learned"] = "all"
+    """Experience that enters the moving averages by which advantages are normalised: all that the critic judges, or only what it
+    learns from (as in the notebook, where validation leaves no trace)."""
     pairs: int = 4
     """Evolution: antithetic pairs per agent and meta-step."""
     noise: float = 0.02

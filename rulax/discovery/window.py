@@ -1,7 +1,7 @@
 """N updates of one agent's life, as a differentiable function of the rule's parameters.
 
-`live` acts and updates in one scan: experience is made with the agent as it is, then treated as data. `relive` makes the same
-updates again from recorded experience; both give the same gradient, which is how environments outside of JAX are served.
+`live` collects experience and updates the agent in one scan. Experience is data: no derivative passes through the environment.
+`relive` makes the same updates again from a `Record`, without any environment, and gives the same agent and the same gradient.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
-from rulax.agents.base import overwrite, write
-from rulax.discovery.critic import improve, judge
+from rulax.agents.base import overwrite, split, write
+from rulax.discovery.critic import CriticState, Judgement, improve, judge
 from rulax.discovery.memory import Penalties, Updated, Updates, repeat
+from rulax.discovery.outer_loss import now_taken, predict_along
 from rulax.discovery.population import Family, Member
-from rulax.learning.life import Keys, Life, draw, episode_metrics, split_keys, store
+from rulax.learning.life import draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
 from rulax.learning.update import LearnerState
-from rulax.types import Array, Experience, Metrics, PyTree
+from rulax.types import Array, Experience, Metrics, Policy, PyTree, now
+from rulax.values.normalisation import masked_mean
 
 
 class Window(NamedTuple):
@@ -26,7 +29,7 @@ class Window(NamedTuple):
 
     agent: PyTree  # the parameters after the last update
     penalties: Penalties  # means over the updates
-    validation: Experience  # what that agent did next
+    validation: Experience  # [T', B, ...] by which that agent is judged
     advantage: Array  # [T', B] normalised, by the critic
     record: Record  # from which the window can be lived again
 
@@ -40,54 +43,107 @@ class Record(NamedTuple):
     written: PyTree = ()  # [N, ...] the agent's arrays that it wrote before each update (agents/base.py); () if none
 
 
-class Collected(NamedTuple):
-    """One unroll of a member's life."""
+class Rollout(NamedTuple):
+    """Fresh experience, the sums over its finished episodes, and the key of the update that learns from it."""
 
-    life: Life  # after it, the agent having written what it keeps of it
-    experience: Experience  # [T, B] as the environment paid for it: for the critic and for validation
-    learned_from: Experience  # [T, B] as the agent wants to learn from it
-    metrics: Metrics
-    keys: Keys
-    written: PyTree  # the arrays that the agent wrote
+    fresh: Experience  # [T, B, ...] as the environment paid for it: for the critic and for validation
+    learned_from: Experience  # [T, B, ...] as the agent wants to learn from it (`Agent.written`)
+    episodes: Metrics
+    key: Array
+    written: PyTree  # the arrays that the agent wrote (agents/base.py)
 
 
 def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) -> tuple[Member, Window, Metrics]:
-    """Act and update N times, then act once more for validation: where the agent is now, what to judge it by, metrics."""
-    settings, before = family.settings, member.life.learner_state
+    """N updates and a validation rollout.
 
-    def one(member: Member, _: None) -> tuple[Member, tuple]:
-        life, fresh, learned_from, acted, keys, written = collect_as_data(family, member, family.recipe.learning.unroll)
-        life = store(life, learned_from)
-        key_mix, key_update = jax.random.split(keys.learn)
-        experience = draw(family.recipe.learning, life, learned_from, key_mix)
+    With `collection` "on_policy" the agent collects a rollout before every update, and validation after the last one. With
+    "before_window" the agent as it is now collects all of it in advance, as DeepMind's notebook does; updates and critic then
+    learn off-policy, and the critic judges the agent after the window by importance weights.
+
+    Args:
+        family: the environment, the agents' recipe and the settings.
+        updates: how an update is made, and what its derivative stores.
+        rule_params: the parameters to differentiate with respect to.
+        member: one agent at the start of the window.
+
+    Returns:
+        The member after the window, what an outer objective judges, and metrics (scalars).
+    """
+    settings = family.settings
+    on_policy = settings.collection == "on_policy"
+    ahead = validation = None
+    if not on_policy:
+        member, ahead = jax.lax.scan(lambda member, _: collect(family, member), member, None, settings.window)
+        member, validation = collect(family, member, settings.validation_unroll)
+    before = member.life.learner_state
+
+    def one(member: Member, rollout: Rollout | None) -> tuple[Member, tuple]:
+        if rollout is None:
+            member, rollout = collect(family, member)
+        life, fresh = store(member.life, rollout.learned_from), rollout.fresh
+        key_mix, key_update = jax.random.split(rollout.key)
+        experience = draw(family.recipe.learning, life, rollout.learned_from, key_mix)
         state, learned, penalties = updates.one(rule_params, life.learner_state, experience, key_update)
-        critic = member.critic
+        critic, measured = member.critic, rewards_of(fresh) | {"update_norm": distance(state.params, life.learner_state.params)}
         if settings.critic_learns_from == "updates":
-            critic = improve(settings, critic, fresh, fresh.behaviour)  # fresh experience is on policy
-        member = member._replace(life=life._replace(learner_state=state, key=keys.life), critic=critic, age=member.age + 1)
-        return member, (experience, key_update, written, learned | acted, penalties)
+            policy = fresh.behaviour if on_policy else policy_of(life.learner_state.params, fresh)
+            critic, criticised = improve(settings, critic, fresh, policy)
+            measured |= criticised
+        member = member._replace(life=life._replace(learner_state=state), critic=critic, age=member.age + 1)
+        # What was collected before the window was also written before it, and is part of `before`.
+        written = rollout.written if on_policy else ()
+        return member, (experience, key_update, written, learned | rollout.episodes | measured, penalties)
 
-    member, (experience, keys, written, metrics, penalties) = repeat(updates, one, member, None, settings.window)
+    member, (experience, keys, written, metrics, penalties) = repeat(updates, one, member, ahead, settings.window)
     agent = member.life.learner_state.params  # judged is the agent that acts, before it writes anything about its validation
-    after, validation, _, acted, keys_after, _ = collect_as_data(family, member, settings.validation_unroll)
-    judgement = judge(settings, member.critic, validation, validation.behaviour)
-    critic = member.critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
-    if settings.critic_learns_from == "validation":
-        critic = improve(settings, member.critic, validation, validation.behaviour)
-    member = member._replace(life=after._replace(key=keys_after.life), critic=critic)
+    if validation is None:
+        member, validation = collect(family, member, settings.validation_unroll)
+    judged = validation.fresh
+    policy = judged.behaviour if on_policy else policy_of(agent, judged)
+    critic, judgement, criticised = judge_validation(family, member.critic, judged, policy)
     record = Record(before, experience, keys, written)
-    window = Window(agent, mean_penalties(penalties), validation, judgement.normalised_advantage, record)
-    return member, window, describe(metrics, validation, acted)
+    window = Window(agent, mean_penalties(penalties), judged, judgement.normalised_advantage, record)
+    return member._replace(critic=critic), window, describe(metrics, judged, validation.episodes) | criticised
 
 
-def collect_as_data(family: Family, member: Member, unroll: int) -> Collected:
-    """Act with the agent as it is. To the meta-gradient what happens is data: no derivative passes through the environment."""
+def collect(family: Family, member: Member, unroll: int = 0) -> tuple[Member, Rollout]:
+    """One rollout of `unroll` steps (0: as long as those that agents learn from) with the agent as it is.
+
+    To the meta-gradient what happens is data: no derivative passes through the environment.
+    """
     keys, state = split_keys(member.life), member.life.learner_state
     agent, actor = jax.lax.stop_gradient((state.params, member.life.actor))
-    actor, experience, episodes = act(family.streams, agent, actor, unroll, keys.act)
-    agent, learned_from, written = write(state.params, experience, episodes)
-    life = member.life._replace(actor=actor, learner_state=state._replace(params=agent))
-    return Collected(life, experience, learned_from, episode_metrics(experience, episodes), keys, written)
+    actor, fresh, episodes = act(family.streams, agent, actor, unroll or family.recipe.learning.unroll, keys.act)
+    agent, learned_from, written = write(state.params, fresh, episodes)
+    life = member.life._replace(actor=actor, learner_state=state._replace(params=agent), key=keys.life)
+    return member._replace(life=life), Rollout(fresh, learned_from, episode_metrics(fresh, episodes), keys.learn, written)
+
+
+def policy_of(agent: PyTree, experience: Experience) -> Policy:
+    """The agent's policy logits at the T steps of some experience, as data."""
+    return jax.lax.stop_gradient(now_taken(predict_along(agent, experience))["policy"])
+
+
+def judge_validation(
+    family: Family, critic: CriticState, validation: Experience, policy: Policy
+) -> tuple[CriticState, Judgement, Metrics]:
+    """The critic after a window, its judgement of the validation experience, and that judgement in numbers.
+
+    Advantages are normalised by averages that include this experience. Whether it stays in them is a setting.
+    """
+    settings = family.settings
+    judgement = judge(settings, critic, validation, policy)
+    measured = {
+        "critic_value": masked_mean(now(judgement.value), validation.valid),
+        "critic_advantage": masked_mean(judgement.advantage, validation.valid),
+        "importance_weight": masked_mean(jnp.minimum(1, judgement.ratios), validation.valid),
+    }
+    if settings.critic_learns_from == "validation":
+        critic, criticised = improve(settings, critic, validation, policy)
+        measured |= criticised
+    elif settings.critic_statistics == "all":
+        critic = critic._replace(advantage=judgement.moments[0], error=judgement.moments[1])
+    return critic, judgement, measured
 
 
 def relive(updates: Updates, rule_params: PyTree, record: Record) -> Updated:
@@ -109,10 +165,38 @@ def mean_penalties(penalties: Penalties) -> Penalties:
     return {name: jnp.mean(values) for name, values in penalties.items()}
 
 
+def rewards_of(experience: Experience) -> Metrics:
+    """The mean reward per valid step, and how many of them were positive and negative."""
+    reward, valid = experience.reward, experience.valid
+    return {
+        "reward": masked_mean(reward, valid),
+        "positive_rewards": jnp.sum(valid & (reward > 0)),
+        "negative_rewards": jnp.sum(valid & (reward < 0)),
+    }
+
+
+def distance(after: PyTree, before: PyTree) -> Array:
+    """The Euclidean norm of a change of an agent's trained parameters, as data."""
+    (new, _), (old, _) = split(after), split(before)
+    return optax.global_norm(jax.lax.stop_gradient(jax.tree.map(jnp.subtract, new, old)))
+
+
+WATCHED = ("loss", "gradient_norm", "entropy", "target_entropy", "reward", "update_norm", "critic_loss")  # means over updates
+COUNTED = ("positive_rewards", "negative_rewards")  # sums over updates
+
+
 def describe(metrics: Metrics, validation: Experience, acted: Metrics) -> Metrics:
-    """Numbers of a window to watch: sums over episodes, means over updates."""
-    sums = {name: jnp.sum(metrics[name], 0) + acted[name] for name in acted}
-    watched = ("loss", "gradient_norm", "entropy", "target_entropy")
-    means = {name: jnp.mean(metrics[name]) for name in watched if name in metrics}
-    steps = jnp.maximum(jnp.sum(validation.valid), 1)
-    return sums | means | {"validation_reward": jnp.sum(validation.reward) / steps}
+    """Numbers of a window to watch.
+
+    Args:
+        metrics: of the N updates, [N] each.
+        validation: what the agent was judged by.
+        acted: sums over the episodes that ended in the validation rollout.
+
+    Returns:
+        Sums over all finished episodes, sums and means over the updates, and the reward per valid step of validation.
+    """
+    episodes = {name: jnp.sum(metrics[name], 0) + acted[name] for name in acted}
+    counts = {name: jnp.sum(metrics[name], 0) for name in COUNTED if name in metrics}
+    means = {name: jnp.mean(metrics[name]) for name in WATCHED if name in metrics}
+    return episodes | counts | means | {"validation_reward": masked_mean(validation.reward, validation.valid)}

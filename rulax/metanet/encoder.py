@@ -34,7 +34,7 @@ class Encoding(NamedTuple):
     """One encoder's reading of a batch."""
 
     inputs: Array  # [T, B, I]
-    handed_on: Array  # [T, B, I] the same for the steps before this one: without predictions, if they may not bootstrap
+    handed_on: Array | None  # [T, B, I] the part that may reach the steps before; None: all of it, predictions included
     actions: Array  # [T, B, A, C]
 
 
@@ -61,6 +61,6 @@ def _assemble(encoder: Encoder, states: tuple[Array, ...], actions: tuple[Array,
     others = [*([jnp.stack(predicted, -1)] if predicted else []), *of_action_set(encoding, signals.action)]
     inputs = jnp.concatenate([signals.scalars, *others], -1)
     if signals.bootstrap:
-        return Encoding(inputs, inputs, encoding)
+        return Encoding(inputs, None, encoding)
     scalars = signals.scalars * signals.scalars_handed_on
     return Encoding(inputs, jnp.concatenate([scalars, *(jnp.zeros_like(part) for part in others)], -1), encoding)

@@ -20,17 +20,17 @@ from rulax.metanet.lifetime import Lifetime
 from rulax.metanet.sizes import Sizes
 from rulax.types import Array, Predictions, PyTree
 
-HEAD_STD = 0.3  # of the heads' first weights
-POLICY_STD = 3.0  # a fresh rule should want something: near-uniform targets take discovery very long to leave
+HEAD_STD = 0.3  # deviation of the heads' initial weights
+POLICY_STD = 3.0  # larger than in the reference (0.3): discovery takes very long to leave policy targets that are almost uniform
 GATE_STD = 1.0
-GATE_BIAS = 1.0  # a fresh gate is open: with 0, as in the reference, the memory's zeros at birth would blank out all that was read
+GATE_BIAS = 1.0  # with 0, as in the reference, the memory of a newborn agent (all zeros) would shut the gate completely
 
 
 class MetaReading(NamedTuple):
-    """What the meta-network makes of a batch, with what lies between (it costs nothing: unused results are not computed)."""
+    """The targets for one batch, and the intermediate results (which cost nothing: what is not used is not computed)."""
 
     targets: Predictions  # logits: policy [T, B, A], state_prediction [T, B, N], action_prediction [T, B, N] at the action taken
-    summary: Array | None  # [T, B, 1] what the lifetime's memory is told
+    summary: Array | None  # [T, B, 1] the features' contribution to the lifetime's memory
     encodings: tuple[Encoding, ...]  # the trajectory's, and the lifetime's if there is one
     recurrent: Array  # [T, B, H] the backward LSTM's outputs
     features: Array  # [T, B, H] after the gate
@@ -78,26 +78,39 @@ class MetaNetwork(eqx.Module):
         summary = None
         if self.lifetime is not None and self.summary is not None:
             summary = self.summary(features)
-            told = (encodings[1].inputs, summary, targets.get("state_prediction"))
-            memory = self.lifetime.remember(memory, *told, signals.known)
+            memory = self.lifetime.remember(memory, encodings[1].inputs, summary, targets.get("state_prediction"), signals.known)
         return memory, MetaReading(targets, summary, tuple(encodings), recurrent, features)
 
 
 def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:
-    """Outputs [T, B, H] of an LSTM that starts at the last step and is cleared where an episode ends.
+    """Run an LSTM from the last step to the first, clearing its state where an episode ends.
 
-    Without bootstrapping, a step's output still depends on its own predictions, but what it hands to the step before does not.
+    Args:
+        lstm: the cell.
+        encoding: the inputs [T, B, I] of every step. Where predictions may not bootstrap, a step's output still depends on its own
+            predictions, but the state that it hands to the step before is computed from `encoding.handed_on`.
+        ends: [T, B], True where nothing may reach back across a step.
+
+    Returns:
+        The outputs, [T, B, H].
     """
-    bootstrap = encoding.handed_on is encoding.inputs
     shown = lstm.project(encoding.inputs)  # all inputs in one product; only the hidden state's has to wait
-    handed_on = shown if bootstrap else lstm.project(encoding.handed_on)
+    handed_on = None if encoding.handed_on is None else lstm.project(encoding.handed_on)
 
-    def step(state: LSTMState, inputs: tuple[Array, Array, Array]) -> tuple[LSTMState, Array]:
+    def step(state: LSTMState, inputs: tuple[Array, Array | None, Array]) -> tuple[LSTMState, Array]:
         shown, handed_on, end = inputs
         hidden, cell = (jnp.where(end[:, None], 0, part).astype(part.dtype) for part in state)
         recurrent = hidden @ lstm.weight_hidden
         output = lstm_gates(shown + recurrent, cell)
-        return output if bootstrap else lstm_gates(handed_on + recurrent, cell), output.hidden
+        return output if handed_on is None else lstm_gates(handed_on + recurrent, cell), output.hidden
 
     _, outputs = jax.lax.scan(step, lstm.initial(ends.shape[1:]), (shown, handed_on, ends), reverse=True)
     return outputs
+
+
+def as_in_reference(network: MetaNetwork) -> MetaNetwork:
+    """A freshly drawn network, rescaled to the reference's initialisation: gate bias 0, deviation 0.3 in the policy head."""
+    network = eqx.tree_at(lambda net: net.policy.weight, network, network.policy.weight * (HEAD_STD / POLICY_STD))
+    if network.gate is None:
+        return network
+    return eqx.tree_at(lambda net: net.gate.bias, network, network.gate.bias - GATE_BIAS)

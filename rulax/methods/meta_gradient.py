@@ -25,7 +25,7 @@ from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.objectives import by_policy_gradient, validation_reward
 from rulax.discovery.population import Family, Member, init_member
 from rulax.discovery.settings import Discovery
-from rulax.discovery.window import Record, Window, collect_as_data, describe
+from rulax.discovery.window import Record, Window, collect, describe
 from rulax.envs.base import Environment
 from rulax.envs.choice import DelayedChoice
 from rulax.envs.conditioned import Conditioned, ConditionedTask
@@ -128,13 +128,14 @@ def online_problem(family: Family, updates: int) -> Problem[Online, Window]:
         key_life, key_update = jax.random.split(member.life.key)
         learner, learned, _ = updates.one(rule_params, before, online.pending, key_update)
         member = member._replace(life=member.life._replace(learner_state=learner, key=key_life), age=member.age + 1)
-        life, fresh, learned_from, acted, keys, _ = collect_as_data(family, member, family.recipe.learning.unroll)
+        member, rollout = collect(family, member)
+        fresh, acted = rollout.fresh, rollout.episodes
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
-        critic = improve(settings, member.critic, fresh, fresh.behaviour)
+        critic, _ = improve(settings, member.critic, fresh, fresh.behaviour)
         record = Record(before, jax.tree.map(lambda x: x[None], online.pending), key_update[None])
         window = Window(learner.params, {}, fresh, judgement.normalised_advantage, record)
         metrics = describe({name: value[None] for name, value in (learned | acted).items()}, fresh, acted)
-        return Online(member._replace(life=life._replace(key=keys.life), critic=critic), learned_from), window, metrics
+        return Online(member._replace(critic=critic), rollout.learned_from), window, metrics
 
     def split_key(online: Online) -> tuple[Online, Array]:
         member, key = split_life_key(online.member)
@@ -174,9 +175,8 @@ class Tuning(Study):
         task = ConditionedTask(self.setting.world.default_task(), jnp.stack(jax.tree.leaves(meta_params)) / TOLD)
         actor = begin(self.family.streams, task, member.life.actor.memory, key_member)
         member = member._replace(life=member.life._replace(actor=actor))
-        life, _, pending, _, keys, _ = collect_as_data(self.family, member, self.setting.learning.unroll)
-        online = Online(member._replace(life=life._replace(key=keys.life)), pending)
-        return State(meta_params, self.optimiser.init(meta_params, 1), online)
+        member, rollout = collect(self.family, member)
+        return State(meta_params, self.optimiser.init(meta_params, 1), Online(member, rollout.learned_from))
 
     def _meta_step(self, state: State) -> tuple[State, Metrics]:
         grads, online, metrics = backprop(self.problem, state.meta_params, state.online)

@@ -19,7 +19,7 @@ HAND_DESIGNED = "actor_critic"
 FRESH, POPULATION = "fresh agents", "the population meanwhile"
 ROLES = ("validation", "training")  # in the order of what matters
 NO_PANEL = ("kind", "step", "seconds", "bad_agents")
-FIRST = ("meta_gradient_norm", "outer_loss")  # then by name
+FIRST = ("meta_gradient_norm_of_mean", "meta_gradient_mean_of_norms", "outer_loss")  # then by name
 CARD = (
     "found",
     "licence",

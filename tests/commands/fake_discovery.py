@@ -65,7 +65,9 @@ class FakeDiscoverer:
         agents = np.full(self.settings.agents, float(noise))
         lived = {"episodes": agents * 0 + step % 3, "episode_return": agents, "outer_loss": agents, "episode_length": agents}
         metrics: dict[str, Any] = {family.name: lived for family in self.families}
-        return state, metrics | {"": {"meta_gradient_norm": np.abs(noise), "bad_agents": np.int32(step in self.options.bad)}}
+        return state, metrics | {
+            "": {"meta_gradient_norm_of_mean": np.abs(noise), "bad_agents": np.int32(step in self.options.bad)}
+        }
 
 
 class FakeExam:

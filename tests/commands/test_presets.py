@@ -9,8 +9,11 @@ import jax
 import numpy as np
 import pytest
 
+from rulax.commands.bounds import override
 from rulax.commands.config import TrainConfig, build, preset_names
+from rulax.commands.discover.settings import build_discover
 from rulax.commands.train.setup import prepare
+from rulax.discovery.settings import Discovery
 from rulax.envs.actions import one_of
 from rulax.envs.adapters.stacking import stack
 from rulax.envs.adapters.streams import CopiedEnvironment
@@ -82,6 +85,30 @@ def learned(trainer, state):
     assert int(state.life.learner_state.updates[0]) >= 2
     assert np.isfinite(losses[trainer.warm_iterations :]).all()
     return state
+
+
+def test_a_preset_named_after_disco103s_evaluation_trains_disco103():
+    assert build(TrainConfig, {"preset": "reference-catch"}).rule == "disco103"
+    assert build(TrainConfig, {"preset": "reference-catch", "rule": "ppo"}).rule == "ppo"
+
+
+def test_the_suite_of_the_notebook_has_its_numbers():
+    """colabs/meta_train.ipynb of google-deepmind/disco_rl."""
+    config = build_discover({"suite": "catch-notebook"})
+    assert (config.steps, config.envs, config.validation, config.init) == (800, ("catch:rows=5,columns=5",), (), "")
+    settings = override(Discovery(), config.overrides)
+    assert (settings.agents, settings.window, settings.validation_unroll) == (2, 2, 32)
+    assert (settings.collection, settings.rule_init, settings.estimator) == ("before_window", "reference", "backprop")
+    assert (settings.meta_optimiser, settings.meta_learning_rate, settings.meta_clip) == ("mean", 5e-4, 0.0)
+    assert (settings.critic_hidden, settings.critic_activate_last, settings.critic_head_std) == ((256, 256), False, 1e-2)
+    assert (settings.critic_learning_rate, settings.critic_discount, settings.critic_trace) == (1e-3, 0.99, 0.96)
+    assert (settings.critic_learns_from, settings.critic_statistics) == ("updates", "learned")
+    costs = (settings.policy_entropy_cost, settings.prediction_entropy_cost, settings.target_kl_cost, settings.target_mean_cost)
+    assert costs == (1e-2, 1e-3, 1e-2, 1e-3)
+    learning, network = override(LEARNING, config.overrides), override(NETWORK, config.overrides)
+    assert (learning.streams, learning.unroll, learning.replay, learning.batch) == (32, 16, 0.0, 0)
+    assert (learning.learning_rate, learning.clip_update, learning.slow_decay) == (5e-4, 1.0, 0.9)
+    assert (network.hidden, network.activate_last, network.action_model, network.action_hidden) == ((512, 512), False, 256, (256,))
 
 
 def test_every_benchmark_of_the_paper_is_here():

@@ -67,7 +67,10 @@ def test_one_adam_per_agent_then_the_mean():
     params, _, metrics = run(SETTINGS)
     assert_same(params, loop([RATE] * STEPS)[0], rtol=1e-5)
     norms = jax.vmap(optax.global_norm)(gradients(0))
-    np.testing.assert_allclose(metrics[0]["meta_gradient_norm"], jnp.mean(norms), rtol=1e-5)
+    np.testing.assert_allclose(metrics[0]["meta_gradient_mean_of_norms"], jnp.mean(norms), rtol=1e-5)
+    mean = jax.tree.map(lambda x: jnp.mean(x, 0), gradients(0))
+    np.testing.assert_allclose(metrics[0]["meta_gradient_norm_of_mean"], optax.global_norm(mean), rtol=1e-5)
+    assert float(metrics[0]["meta_gradient_norm_of_mean"]) < 0.9 * float(metrics[0]["meta_gradient_mean_of_norms"])
     assert [int(shown["bad_agents"]) for shown in metrics] == [0] * STEPS
 
 
@@ -90,6 +93,12 @@ def test_an_agent_without_a_gradient_is_left_out_of_mean_and_memory(value):
         for ours, theirs in zip(jax.tree.leaves(one(state.adam, agent)), jax.tree.leaves(states[agent]), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
     assert [int(shown["bad_agents"]) for shown in metrics] == [0, 1, 0, 0]
+    others = jax.tree.map(lambda x: x[1:], gradients(1))
+    np.testing.assert_allclose(
+        [metrics[1]["meta_gradient_mean_of_norms"], metrics[1]["meta_gradient_norm_of_mean"]],
+        [jnp.mean(jax.vmap(optax.global_norm)(others)), optax.global_norm(jax.tree.map(lambda x: jnp.mean(x, 0), others))],
+        rtol=1e-5,
+    )
 
 
 @pytest.mark.parametrize("kind", ["per_agent", "mean"])

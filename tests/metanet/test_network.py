@@ -11,7 +11,7 @@ import pytest
 from rulax.agents.layers import LSTM
 from rulax.metanet.encoder import Encoding
 from rulax.metanet.estimates import nothing_follows, outcome_known
-from rulax.metanet.network import MetaNetwork, unroll_backwards
+from rulax.metanet.network import MetaNetwork, as_in_reference, unroll_backwards
 from rulax.metanet.sizes import Sizes
 from tests.metanet.environments import SMALL, A, B, T, cut, random_batch, targets_of
 
@@ -100,7 +100,7 @@ def test_a_step_that_starts_an_episode_happened_even_if_nothing_may_be_learned_f
 def test_the_backward_lstm_is_a_plain_lstm_run_backwards():
     lstm = LSTM(jax.random.key(0), 3, 4)
     inputs, ends = jax.random.normal(jax.random.key(1), (5, 2, 3)), jnp.zeros((5, 2), bool).at[2, 0].set(True)
-    outputs = unroll_backwards(lstm, Encoding(inputs, inputs, inputs), ends)
+    outputs = unroll_backwards(lstm, Encoding(inputs, None, inputs), ends)
     state = lstm.initial((2,))
     for t in reversed(range(5)):
         state = jax.tree.map(lambda x, t=t: jnp.where(ends[t][:, None], 0, x), state)
@@ -139,3 +139,15 @@ def test_the_meta_gradient_crosses_through_predictions_only():
     for slopes in jax.grad(total, argnums=(0, 1))(batch.online, batch.slow):
         reached = {name for name, slope in slopes.items() if jnp.abs(slope).max() > 0}
         assert reached == {"state_prediction", "action_prediction"}
+
+
+def test_a_rule_can_start_as_the_references_do():
+    """Its gate is shut for a memory of zeros; the policy head has a deviation of 0.3 (cut at two of them)."""
+    sizes = dataclasses.replace(Sizes(), policy_channels=(500,), hidden=8, lifetime_hidden=4)
+    ours = MetaNetwork(jax.random.key(0), sizes)
+    theirs = as_in_reference(ours)
+    assert not np.any(theirs.gate(jnp.zeros(4)))
+    assert np.all(np.asarray(ours.gate(jnp.zeros(4))) == 1)
+    np.testing.assert_allclose([jnp.std(net.policy.weight) for net in (ours, theirs)], [3 * 0.88, 0.3 * 0.88], rtol=0.1)
+    same = jax.tree.map(lambda a, b: bool(jnp.all(a == b)), ours, theirs)
+    assert sum(not equal for equal in jax.tree.leaves(same)) == 2

@@ -28,6 +28,10 @@ from tests.parity.compare import Recorded
 HEADS = {"logits": "policy", "y": "state_prediction", "z": "action_prediction", "q": "value", "aux_pi": "next_policy"}
 
 
+CUT = "cut"  # an array of this name marks a file of which only some results were kept
+LEFT_OUT = "LEFT_OUT"  # a file that names the cases which a cut folder does not hold on purpose
+
+
 class BadFile(ValueError):
     """A recorded file cannot be used."""
 
@@ -43,11 +47,12 @@ def read(path: Path) -> Recorded:
         raise
     except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise BadFile(f"{path.name} cannot be read: {error}") from error
+    cut = arrays.pop(CUT, None) is not None
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise BadFile(f"{path.name}: {name} is not finite")
     floats = {name: array.astype(precision) for name, array in arrays.items() if name[:3] == "in/" and array.dtype.kind == "f"}
-    return Recorded(arrays | floats)
+    return Recorded(arrays | floats, cut)
 
 
 def number(array: np.ndarray) -> float:

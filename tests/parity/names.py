@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 
 from rulax.metanet.estimates import Estimates, estimate
-from rulax.metanet.features import look
-from rulax.metanet.network import MetaNetwork, Reading
+from rulax.metanet.features import make_signals
+from rulax.metanet.network import MetaNetwork, MetaReading
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules.disco import DiscoState, losses
 from rulax.types import Batch, Predictions
@@ -18,17 +18,23 @@ TERMS = {"policy": "pi", "state_prediction": "y", "action_prediction": "z", "nex
 def run_rule(network: MetaNetwork, state: DiscoState, batch: Batch, sizes: Sizes):
     """What `targets` of the rule does, with everything between: new state, estimates, reading."""
     scales, estimates = estimate(state.scales, batch, sizes, Constants())
-    lifetime, reading = network.read(look(batch, estimates), state.lifetime)
+    lifetime, reading = network.read(make_signals(batch, estimates), state.lifetime)
     return DiscoState(lifetime, scales), estimates, reading
 
 
-def meta_out(estimates: Estimates, reading: Reading) -> dict[str, jax.Array]:
+def meta_out(estimates: Estimates, reading: MetaReading) -> dict[str, jax.Array]:
     """What the reference returns as `meta_out`."""
-    return {
+    return estimates_out(estimates) | {
         "pi": reading.targets["policy"],
         "y": reading.targets["state_prediction"],
         "z": reading.targets["action_prediction"],
         "meta_input_emb": reading.summary,
+    }
+
+
+def estimates_out(estimates: Estimates) -> dict[str, jax.Array]:
+    """The part of `meta_out` that needs no meta-network."""
+    return {
         "q_target": estimates.target,
         "adv": estimates.advantage,
         "normalized_adv": estimates.normalised_advantage,

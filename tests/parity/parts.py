@@ -111,28 +111,44 @@ def meta_network_gradients(data: Recorded, rule: RuleFile, batch: Batch, line: L
 
 def agent_losses(data: Recorded, inputs: Recorded, rule: RuleFile, line: Line) -> None:
     """Case 3: losses and their gradient on the inputs of case 1."""
-    compute = jax.jit(lambda network, state, batch: loss_results(network, state, batch, rule.sizes))
+
+    @jax.jit
+    def compute(network, state, batch):
+        _, estimates, _ = run_rule(network, state, batch, rule.sizes)
+        made, _, _ = disco(rule.sizes).targets(network, state, batch)
+        logs, results = meta_logs_and_losses(made, batch, rule.sizes)
+        of_value = value_logs(taken_of(batch.online, batch.experience.action), batch, made, estimates, rule.sizes)
+        logs_of_all = logs | of_value | {"total_loss": results["total_masked_loss"]}
+        return results | renamed(of_value, "agent_loss_no_meta_log/") | renamed(logs_of_all, "loss_log/")
+
     data.compare(line, compute(rule.params, arrays.rule_state(inputs), recorded_batch(inputs)))
     data.overlooked(line)
 
 
-def loss_results(network, state, batch: Batch, sizes: Sizes) -> dict[str, Array]:
-    """Everything of case 3, by the reference's names."""
-    _, estimates, _ = run_rule(network, state, batch, sizes)
-    made, _, _ = disco(sizes).targets(network, state, batch)
+def losses_of_recorded_targets(data: Recorded, line: Line) -> None:
+    """Case 3 of a cut folder: the same losses and gradients, of targets that were recorded too; no meta-network is needed."""
+    online, made = arrays.predictions(data, "in/agent_out/"), arrays.under(data, "in/targets/")
+    experience = arrays.experience(data)
+    targets = {arrays.HEADS[name]: jnp.asarray(value) for name, value in made.items()} | {"next_policy": online["policy"][1:]}
+    sizes = Sizes(prediction_size=online["state_prediction"].shape[-1], bins=online["value"].shape[-1])
+    data.compare(line, jax.jit(lambda: meta_logs_and_losses(targets, Batch(experience, online, {}), sizes)[1])())
+    data.overlooked(line)
+
+
+def meta_logs_and_losses(made: Predictions, batch: Batch, sizes: Sizes) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Logs of the discovered losses, and what of case 3 follows from targets alone, both by the reference's names."""
     taken, back = jax.vjp(lambda online: taken_of(online, batch.experience.action), batch.online)
     terms = losses(taken, made, batch.experience, sizes)
     weights = loss_weights(Constants())
     weighted = {name: weights[name] * term for name, term in terms.items()}
     no_meta = weighted.pop("value")
-    logs, logs_of_value = meta_logs(taken, batch, made, sizes), value_logs(taken, batch, made, estimates, sizes)
-    slopes, metrics = gradient(disco(sizes), network, Reading(taken, back, jnp.zeros(()), params=None), made, batch.experience)
+    logs = meta_logs(taken, batch, made, sizes)
+    slopes, metrics = gradient(disco(sizes), {}, Reading(taken, back, jnp.zeros(()), params=None), made, batch.experience)
     results = {"agent_loss": sum(weighted.values()), "agent_loss_no_meta": no_meta, "mask": batch.experience.valid}
     results |= {f"component_{TERMS[name]}": term for name, term in terms.items()}
-    results |= renamed(logs, "agent_loss_log/") | renamed(logs_of_value, "agent_loss_no_meta_log/")
-    results |= renamed(logs | logs_of_value | {"total_loss": metrics["loss"]}, "loss_log/")
+    results |= renamed(logs, "agent_loss_log/")
     results["total_masked_loss"] = metrics["loss"]
-    return results | {f"grad_agent_out/{name}": slopes[ours] for name, ours in arrays.HEADS.items()}
+    return logs, results | {f"grad_agent_out/{name}": slopes[ours] for name, ours in arrays.HEADS.items()}
 
 
 # -- 4 -----------------------------------------------------------------------------------------------------------------------
@@ -175,10 +191,10 @@ def optimiser(data: Recorded, line: Line) -> None:
 # -- 5 -----------------------------------------------------------------------------------------------------------------------
 
 
-def agent_network(data: Recorded, rule: RuleFile, line: Line) -> None:
+def agent_network(data: Recorded, line: Line) -> None:
     """Case 5: the agent's predictions, in one step and over a sequence."""
     observation, sequence = jnp.asarray(data["in/obs"]), jnp.asarray(data["in/obs_seq"])
-    agent = arrays.agent(arrays.under(data, "in/params/"), observation.shape[1:], rule.sizes)
+    agent = arrays.agent(arrays.under(data, "in/params/"), observation.shape[1:], Sizes())
     first = jnp.zeros(sequence.shape[:2], bool)
     nothing = jnp.zeros(())
     unrolled = agent.predict(agent.embed(Experience(sequence, nothing, nothing, nothing, first, nothing, nothing, ())))

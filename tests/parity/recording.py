@@ -88,7 +88,7 @@ def record(folder: Path, weights: Path, make: Maker) -> None:
     meta, loss, agent, steps = files.values()
     parts.meta_network(meta, rule, line, line)
     parts.agent_losses(loss, meta, rule, line)
-    parts.agent_network(agent, rule, line)
+    parts.agent_network(agent, line)
     learning.learner_steps(steps, agent, steps, rule, "float32")  # with moments, which the float64 record then leaves out
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "README.md").write_text(LOOSE + "\n")

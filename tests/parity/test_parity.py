@@ -1,4 +1,4 @@
-"""The parity command in the test suite: all parts in both precisions, and the meta-gradient in the one that decides it."""
+"""The parity command in the test suite: the small set that comes with the repository, and all of it where the folder is there."""
 
 import os
 import shutil
@@ -10,18 +10,70 @@ import pytest
 
 from tests.parity.compare import Line, Recorded, noise_floors, tolerance_of
 from tests.parity.doubled import double
-from tests.shared import ROOT, golden_folder, weights
+from tests.shared import DATA, NO_GOLDEN, ROOT, golden_folder, weights
 
 PARTS = ["1", "2", "3", "4", "5", "6"]
 # Large programs that run for milliseconds: compiling them less well takes a fraction of the time.
 QUICKLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
-def run(folder, precision, *cases):
-    command = [sys.executable, "-m", "tests.parity", str(folder), "--weights", str(weights()), "--precision", precision]
+# Runs the command as somebody would who has not installed pytest.
+WITHOUT_PYTEST = "import runpy, sys; sys.modules['pytest'] = None; runpy.run_module('tests.parity', run_name='__main__')"
+
+
+def run(folder, precision, *cases, with_weights=True):
+    chosen = ["--weights", str(weights())] if with_weights else ["--no-weights"]
+    command = [sys.executable, "-c", WITHOUT_PYTEST, str(folder), *chosen, "--precision", precision]
     environment = os.environ | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {QUICKLY}"}
     command = [*command, *(["--cases", *cases] if cases else [])]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_small_set_equals_the_reference_without_weights():
+    """What everybody can check who has only this repository, and who need not have pytest."""
+    result = run(DATA, "float64", with_weights=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    passed = [line.split("float64")[0].strip() for line in result.stdout.splitlines() if "  pass  " in line]
+    assert passed == ["2 value estimation", "3 losses", "4 optimiser", "5 agent network", "6 learner steps: first estimates"]
+    assert "5 of 5 pass, 4 skipped" in result.stdout
+
+
+@pytest.mark.slow
+def test_the_small_set_has_the_meta_gradient():
+    result = run(DATA, "float64", "6", "7")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "7 meta-gradient: gradient of the rule" in result.stdout
+    assert "skip" not in result.stdout
+
+
+def test_the_small_set_fails_where_something_differs(tmp_path):
+    shutil.copytree(DATA, tmp_path, dirs_exist_ok=True)
+    corrupt(tmp_path / "4_optimizer.npz", lambda data: data.update({"in/ct/a": 1.01 * data["in/ct/a"]}), DATA)
+    corrupt(tmp_path / "2_value_utils.npz", lambda data: data.update({"out/new": data["out/rho"]}), DATA)
+    result = run(tmp_path, "float32", "2", "4", with_weights=False)
+    assert result.returncode == 1
+    assert "failed: 2 value estimation, 4 optimiser" in result.stdout
+    assert "1 results were not compared, such as out/new" in result.stdout
+
+
+def test_the_weights_cannot_be_read_off_the_small_set():
+    """No tensor of Disco103 and no results that would determine its wide layers; and the set stays small."""
+    files = {path.name: dict(np.load(path, allow_pickle=False)) for path in DATA.glob("*.npz")}
+    assert sum(path.stat().st_size for path in DATA.iterdir()) < 800_000
+    for name, arrays in files.items():
+        assert not [key for key in arrays if key.startswith(("dbg/", "vjp/"))], name
+        assert all(array.size <= 600 for key, array in arrays.items() if "meta_grad/" in key), name
+        # y and z have 600 numbers from 257 unknowns each: three rows of them say next to nothing.
+        wide = [array for key, array in arrays.items() if key.endswith(("targets/y", "targets/z", "meta_out/y", "meta_out/z"))]
+        assert sum(array.size for array in wide) <= 2 * 3 * 600, name
+
+
+def test_a_run_without_the_recorded_data_says_so_at_its_end(tmp_path):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, "-k", "noise_floors"]
+    environment = os.environ | {"RULAX_GOLDEN": str(tmp_path / "nowhere")}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "The recorded reference data is NOT here" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -29,7 +81,7 @@ def run(folder, precision, *cases):
 )
 def test_every_part_equals_the_reference(precision, cases):
     if not golden_folder().is_dir():
-        pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
+        pytest.skip(NO_GOLDEN)
     result = run(golden_folder(), precision, *cases)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("  pass  ") == result.stdout.count(f" {precision} ") >= len(cases)
@@ -39,7 +91,7 @@ def test_every_part_equals_the_reference(precision, cases):
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_the_meta_gradient_equals_the_reference(precision):
     if not golden_folder().is_dir():
-        pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
+        pytest.skip(NO_GOLDEN)
     result = run(golden_folder(), precision, "7", "7w")
     assert result.returncode == 0, result.stdout + result.stderr
 
@@ -47,7 +99,7 @@ def test_the_meta_gradient_equals_the_reference(precision):
 @pytest.mark.slow
 def test_other_sizes_equal_the_reference(tmp_path):
     if not golden_folder().is_dir():
-        pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
+        pytest.skip(NO_GOLDEN)
     double(golden_folder(), tmp_path, ["1_meta_net", "3_agent_loss", "5_agent_net", "6_learner_step"])
     result = run(tmp_path, "float64", "1", "3", "5", "6")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -67,8 +119,8 @@ def test_no_size_is_taken_for_granted(precision, tmp_path_factory):
     assert result.stdout.count("  pass  ") == (9 if precision == "float32" else 8)
 
 
-def corrupt(path, change):
-    with np.load(golden_folder() / path.name) as data:
+def corrupt(path, change, source=None):
+    with np.load((source or golden_folder()) / path.name) as data:
         arrays = dict(data)
     change(arrays)
     np.savez(path, **arrays)
@@ -81,7 +133,7 @@ def cut_in_half(path):
 def test_what_is_wrong_with_a_folder_is_one_line_each(tmp_path):
     """Each bad file fails its own case with its reason, and the cases that need none of them still run."""
     if not golden_folder().is_dir():
-        pytest.skip("no recorded reference data: set RULAX_GOLDEN to the folder that holds it")
+        pytest.skip(NO_GOLDEN)
     corrupt(tmp_path / "5_agent_net.npz", lambda data: data.update({"in/obs": data["in/obs"][:, :-1]}))
     corrupt(tmp_path / "2_value_utils.npz", lambda data: data.update({"in/td": data["in/td"] * np.nan}))
     corrupt(tmp_path / "4_optimizer.npz", lambda data: data.pop("in/learning_rate"))

@@ -78,7 +78,7 @@ def discover_folder(folder: Path, finished: bool = True) -> Path:
                 **score,
             }
         )
-        norm = {"meta_gradient_norm": 1 / (1 + step), "outer_loss": -step, "return/catch:rows=5": step / 30}
+        norm = {"meta_gradient_norm_of_mean": 1 / (1 + step), "outer_loss": -step, "return/catch:rows=5": step / 30}
         rows.append({"kind": "meta", "step": step + 5, "seconds": 2.0, **norm})
     result = {"step": 40, "returns": dict.fromkeys(every, 2.0), "scores": dict.fromkeys(every, 0.987), "training_score": 1.0}
     result["validation_score"] = 0.5

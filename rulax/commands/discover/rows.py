@@ -11,6 +11,7 @@ from rulax.text import count, duration, shown_return
 
 SUMS = ("episodes", "episode_return")  # per family; other sums over episodes are not shown
 LEFT_OUT = ("episode_length", "bad_rewards")
+PER_FAMILY = ("outer_loss", "meta_gradient_norm")  # means over the agents of each family, as `outer_loss/catch`
 COUNT = "#"
 MOST_SHOWN = 3  # families in a line of progress
 META, EVALUATION = "meta", "evaluation"
@@ -51,16 +52,32 @@ class Gatherer:
 
 
 def flatten(metrics: dict[str, Any]) -> dict[str, float]:
-    """Sums over episodes by family, everything else as a mean over agents and families, the optimiser's numbers as they are."""
+    """One number per name from the metrics of one meta-step.
+
+    Args:
+        metrics: by family, [A] each, and under "" those of the optimiser, which are scalars.
+
+    Returns:
+        Sums over episodes by family (`episodes/catch`), the metrics of `PER_FAMILY` also by family, everything else as a mean over
+        agents and families, and the optimiser's numbers as they are. Where some agents have no finite number, the others count.
+    """
     values = {name: float(value) for name, value in metrics[""].items()}
     families = {family: named for family, named in metrics.items() if family}
     for family, named in families.items():
         values |= {f"{name}/{family}": float(np.sum(named[name], dtype=np.float64)) for name in SUMS}
+        values |= {f"{name}/{family}": finite_mean(named[name]) for name in PER_FAMILY if name in named}
     shared = next(iter(families.values()))
     for name in shared:
-        if name not in SUMS + LEFT_OUT:
-            values[name] = float(np.mean([np.mean(named[name], dtype=np.float64) for named in families.values() if name in named]))
+        if name not in (*SUMS, *LEFT_OUT, "meta_gradient_norm"):  # the optimiser reports the norm over all families
+            values[name] = finite_mean([finite_mean(named[name]) for named in families.values() if name in named])
     return values
+
+
+def finite_mean(values: Any) -> float:
+    """The mean of the finite ones; NaN if there are none."""
+    array = np.asarray(values, np.float64)
+    finite = array[np.isfinite(array)]
+    return float(finite.mean()) if finite.size else float("nan")
 
 
 def make_row(totals: dict[str, float], step: int, seconds: float) -> Row:

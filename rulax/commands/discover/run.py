@@ -269,7 +269,7 @@ class Driver:
             left = max(0.0, (self.config.steps - step) / speed)
         score = Result(**self.books.last).choice if self.books.last else None
         returns = {name: self.latest.get(f"return/{name}") for name in self.prepared.training if self.latest}
-        norm = self.latest.get("meta_gradient_norm")
+        norm = self.latest.get("meta_gradient_norm_of_mean")
         held_out = bool(self.prepared.validation)
         return DiscoveryStatus(step, self.config.steps, speed, left, score, held_out, returns, norm, self.books.bad)
 

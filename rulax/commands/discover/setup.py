@@ -48,6 +48,8 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     settings = override(Discovery(), config.overrides)
     check_bounds(settings)
     check_start(config.init)
+    if config.init not in ("", "disco"):
+        settings = dataclasses.replace(settings, rule_init="open")  # only random weights are adjusted, never those of a file
     recipe = make_recipe(config.init or "disco", config.rule_options, config.overrides)
     check_passes(settings, recipe)
     start_jax(config.platform, config.precision)

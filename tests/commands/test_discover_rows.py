@@ -1,0 +1,52 @@
+"""Rows of discovery: what is averaged over agents, families and meta-steps, and what is kept apart."""
+
+import numpy as np
+import pytest
+
+from rulax.commands.discover.rows import Gatherer, flatten
+
+ONE = {
+    "episodes": np.array([2, 1]),
+    "episode_return": np.array([3.0, 1.0]),
+    "episode_length": np.array([9.0, 9.0]),
+    "bad_rewards": np.array([0, 0]),
+    "outer_loss": np.array([1.0, 3.0]),
+    "meta_gradient_norm": np.array([4.0, np.nan]),
+    "critic_loss": np.array([0.5, 1.5]),
+}
+OTHER = {
+    **ONE,
+    "outer_loss": np.array([10.0, 10.0]),
+    "meta_gradient_norm": np.array([1.0, 2.0]),
+    "critic_loss": np.array([3.0, 3.0]),
+}
+OPTIMISER = {
+    "meta_gradient_norm_of_mean": np.float32(0.25),
+    "meta_gradient_mean_of_norms": np.float32(2.0),
+    "bad_agents": np.int32(1),
+}
+
+
+def test_families_are_kept_apart_where_it_matters():
+    values = flatten({"a": ONE, "b": OTHER, "": OPTIMISER})
+    assert {name: values[name] for name in values if "/" in name and "episode" not in name} == {
+        "outer_loss/a": 2.0,
+        "outer_loss/b": 10.0,
+        "meta_gradient_norm/a": 4.0,  # of the agent that has one
+        "meta_gradient_norm/b": 1.5,
+    }
+    assert values["outer_loss"] == 6.0
+    assert values["critic_loss"] == 2.0
+    assert values["meta_gradient_norm_of_mean"] == 0.25
+    assert values["meta_gradient_mean_of_norms"] == 2.0
+    assert "meta_gradient_norm" not in values, "which norm of which gradient would that be?"
+
+
+def test_a_row_is_a_mean_over_its_meta_steps():
+    gatherer = Gatherer(window=2)
+    assert gatherer.add({"a": ONE, "": OPTIMISER}, 1, 1.0, last=False) == []
+    (row,) = gatherer.add({"a": OTHER, "": OPTIMISER}, 2, 2.0, last=False)
+    assert row["outer_loss/a"] == 6.0
+    assert row["meta_gradient_norm/a"] == pytest.approx(2.75)
+    assert row["return/a"] == pytest.approx(8 / 6)
+    assert row["bad_agents"] == 2
