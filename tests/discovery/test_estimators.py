@@ -110,7 +110,8 @@ def test_evolution_finds_the_direction_of_backprop_and_lives_on_unperturbed(shap
 
 # -- each estimator on each problem ------------------------------------------------------------------------------------------
 
-SLOW = {("meta_gradient", "first_order"), ("discovery", "first_order"), ("meta_gradient", "evolution")}
+# Each of these takes some twenty seconds to compile; test_window.py differentiates the same problem of discovery in every run.
+SLOW = {("discovery", "backprop"), ("discovery", "first_order"), ("meta_gradient", "first_order"), ("meta_gradient", "evolution")}
 TABLE = [
     pytest.param(name, estimator, marks=[pytest.mark.slow] * ((name, estimator) in SLOW))
     for name, sensible in SENSIBLE.items()
@@ -159,7 +160,7 @@ def test_raw_evolution_of_a_quadratic_is_its_gradient_in_expectation():
         problem, _, member = PROBLEMS["quadratic"]()
         at = jnp.array([1.5, 0.4], jnp.float64)
         found, _, _ = jax.jit(lambda x: evolution(problem, x, member, pairs=pairs, noise=0.5, shaping="values"))(at)
-        noise = np.asarray(draw_noise(at, pairs, problem.split_key(member)[1]))
+        noise, found = np.asarray(draw_noise(at, pairs, problem.split_key(member)[1])), np.asarray(found)
     exact = slope(np.asarray(at))
     np.testing.assert_allclose(found, np.mean((noise @ exact)[:, None] * noise, 0), rtol=1e-9)
     error = np.sqrt((exact @ exact + exact**2) / pairs)
@@ -188,8 +189,8 @@ def test_perturbed_lives_share_their_random_numbers():
     )
     seed, lucks = Seed(jax.random.key(0)), []
     for _ in range(2):
-        grads, seed, metrics = evolution(problem, jnp.ones(3), seed, pairs=8, noise=0.1, shaping="values")
+        grads, seed, metrics = evolution(problem, jnp.ones(3), seed, pairs=8, noise=0.1)
         np.testing.assert_array_equal(grads, 0)
-        assert float(metrics["fitness_spread"]) == 0
+        assert float(metrics["fitness_spread"]) < 1e-6
         lucks.append(float(metrics["fitness"]))
     assert lucks[0] != lucks[1]

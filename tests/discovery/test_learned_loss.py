@@ -44,7 +44,7 @@ def test_the_meta_gradient_is_that_of_finite_differences(strategy, epochs):
 @pytest.mark.parametrize("estimator", ["backprop", "evolution"])
 def test_it_is_discovered(estimator):
     """A few meta-steps of the real thing: no agent is lost, and every weight of the loss is moved by its gradient."""
-    settings = dataclasses.replace(SETTINGS, estimator=estimator, memory="remat", noise=0.3)
+    settings = dataclasses.replace(SETTINGS, estimator=estimator, memory="remat", noise=0.3, meta_optimiser="mean")
     learning = Learning(streams=2, unroll=3, epochs=2, minibatches=2, learning_rate=0.3)
     recipe = Recipe(RULE, learning, Network(torso="mlp", hidden=(4,), activation="tanh"))
     discoverer = Discoverer([Family("counter", Counter(num_actions=ACTIONS), recipe, settings)], 3)
