@@ -3,7 +3,7 @@
 A setting that differs between agents is an array with one entry per agent. It is a leaf of the agent's `LearnerState`, next to the
 parameters, and not a constant of the program: it can change during a life, be copied and be perturbed without compiling again.
 
-    trainer = Trainer(environment, recipe, config, {"learning_rate": [1e-3, 3e-3, 1e-2]}, tasks)
+    trainer = make_trainer(environment, recipe, config, {"learning_rate": [1e-3, 3e-3, 1e-2]}, tasks)
     ...
     life = exploit(state.life, parents)                        # agent k goes on as a copy of agent parents[k]
     own = explore(life.learner_state.hyperparameters, key)     # each value times 0.8 or 1.2
