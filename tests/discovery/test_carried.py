@@ -85,9 +85,9 @@ def test_a_window_lived_again_from_its_record_is_the_same(name):
     (loss, (_, window, _)), grads = lived(name, "plain")
 
     def outcome(params):
-        state, numbers = relive(problem.updates, params, window.record)
-        judged = outer_loss(family.settings, state.params, window.validation, window.advantage, mean_penalties(numbers))
-        return judged[0], state
+        state, _, penalties = relive(problem.updates, params, window.record)
+        means = mean_penalties(penalties)
+        return outer_loss(family.settings, state.params, window.validation, window.advantage, means)[0], state
 
     (again, state), grads_again = jax.jit(jax.value_and_grad(outcome, has_aux=True))(rule_params())
     np.testing.assert_allclose(again, loss, rtol=1e-5)
@@ -127,9 +127,10 @@ def test_the_next_life_begins_with_an_empty_table():
     np.testing.assert_array_equal(visits.sum((1, 2)), [0, 20])
 
 
-def test_every_estimator_and_objective_leaves_the_table_alone():
+@pytest.mark.parametrize("collection", ["on_policy", "before_window"])
+def test_every_estimator_and_objective_leaves_the_table_alone(collection):
     """Traced only: a derivative with respect to whole numbers would fail there."""
-    family = family_of(MAKERS["counting"], bootstrap_updates=1)
+    family = family_of(MAKERS["counting"], bootstrap_updates=1, collection=collection)
     problem = rule_problem(family, "plain")._replace(judge=by_bootstrap(family))
     member = lived("counting", "plain")[0][1][0]
     _, after, _ = jax.eval_shape(functools.partial(first_order, problem), rule_params(), member)
