@@ -1,5 +1,5 @@
-"""What a policy's numbers mean: how an action is drawn from them, and how likely it was. Discrete policies are logits (how likely
-an action was is in values/policies.py); here is also the one for actions that are vectors of real numbers."""
+"""How actions are drawn from a policy's numbers. Those of a discrete policy are logits, whose log-probabilities are in
+values/policies.py; those of a Gaussian policy are means and log-deviations, and everything about them is here."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Distribution(NamedTuple):
 
 
 def sample_choice(key: Array, policy: Policy) -> Array:
-    """An action [...] from logits [..., A]; each dimension of a factored one by itself, [..., D]."""
+    """Draw actions [...] from logits [..., A], or [..., D] from a factored policy, each dimension independently."""
     return jax.random.categorical(key, logits_of(policy))
 
 
 def likeliest_choice(policy: Policy) -> Array:
-    """The most likely action: in every dimension the most likely choice."""
+    """The most likely actions: [...] from logits [..., A], or [..., D] from a factored policy."""
     return jnp.argmax(logits_of(policy), -1)
 
 
 def sample_gaussian(key: Array, numbers: Array) -> Array:
-    """An action [..., D] from means and log-deviations [..., 2 D]."""
+    """Draw actions [..., D] from means and log-deviations [..., 2 D]."""
     mean, log_deviation = jnp.split(numbers, 2, -1)
     return mean + jnp.exp(log_deviation) * jax.random.normal(key, mean.shape, mean.dtype)
 

@@ -1,7 +1,7 @@
-"""From a state's embedding to the predictions that a rule asks for: per state, and per action by a one-step model.
+"""From a state's embedding to the predictions that a rule needs: per state, and per action by a one-step model.
 
 The action-conditional model is Muesli's (Hessel et al., 2021): the embedding becomes the state of an LSTM, each action is one
-step of it, and a small MLP per prediction reads the result. Where actions have D dimensions, each dimension's choices are steps.
+step of it, and a small MLP per prediction reads the result. Where actions have D dimensions, each choice of each is one step.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ActionModel(eqx.Module):
             self.heads["value"] = starting_at_zero(self.heads["value"])
 
     def begin(self, embedding: Array) -> tuple[Array, Array]:
-        """What all actions of a state share: the cell [..., H], and the gates [..., 4H] before an action adds its part."""
+        """The part that all actions of a state share: the cell [..., H], and the gates [..., 4H] without an action's part."""
         cell = self.root(embedding)
         # The hidden state is multiplied once per state; a one-hot action is a row of the input matrix.
         return cell, jnp.tanh(cell) @ self.step.weight_hidden + self.step.bias
@@ -64,10 +64,11 @@ class ActionModel(eqx.Module):
 
 
 def starting_at_zero(head: MLP) -> MLP:
-    """A two-hot value that is sure of the bin in the middle, e^-1 times less of each further one.
+    """The same head with a bias for which the two-hot value is close to zero: e^-1 times less likely with each bin from the middle.
 
-    With weights as they are drawn, 601 bins up to 90,000 are all but equally likely and their mean is anything within some tens,
-    another for every action. A discovered rule takes that for advantages, and bootstrapping keeps it for hundreds of updates.
+    With weights as they are drawn, 601 bins up to 90,000 are almost equally likely, and their mean is some number within tens of
+    zero, a different one for every action. A discovered rule reads those as advantages, and bootstrapping keeps them alive for
+    hundreds of updates.
     """
     bias = head.layers[-1].bias
     distance = jnp.abs(jnp.arange(len(bias)) - (len(bias) - 1) / 2)
@@ -75,7 +76,7 @@ def starting_at_zero(head: MLP) -> MLP:
 
 
 def in_dimensions(values: Array, axis: int, dimensions: int) -> Array:
-    """The axis of D * A values (a negative number) as two, [D, A]; as it is where an action is one choice."""
+    """Split the axis of D * A values, given as a negative number, into two, [D, A]; no change where an action is one choice."""
     if not dimensions:
         return values
     axis = values.ndim + axis
@@ -83,14 +84,14 @@ def in_dimensions(values: Array, axis: int, dimensions: int) -> Array:
 
 
 class Embedded(NamedTuple):
-    """What is predicted of states before any action is looked at; both readings of the actions start from it."""
+    """What does not depend on the action: the predictions per state, and what those per action are computed from."""
 
     state: Predictions  # [..., size]
     model: PyTree  # cell and gates, see `ActionModel.begin`; () without predictions per action
 
 
 class Heads(eqx.Module):
-    """Everything a rule asked for: `begin`, then one of two readings, all actions or only the one that was taken."""
+    """All predictions that a rule needs: `begin`, then `every` for all actions or `taken` for the one that was taken."""
 
     state: dict[str, Linear]
     action: ActionModel | None
@@ -107,20 +108,23 @@ class Heads(eqx.Module):
         self.action = ActionModel(key_action, inputs, num_actions, per_action, network, dimensions) if per_action else None
 
     def policy(self, embedding: Array) -> Policy:
-        """The policy alone, which is all that acting needs."""
+        """The policy alone, [..., A] or [..., D, A], which is all that acting needs."""
         logits = self.state["policy"](embedding)
         return Factored(in_dimensions(logits, -1, self.dimensions)) if self.dimensions else logits
 
     def begin(self, embedding: Array) -> Embedded:
+        """The part that does not depend on the action, from embeddings [..., width]."""
         state: Predictions = {name: head(embedding) for name, head in self.state.items() if name != "policy"}
         if "policy" in self.state:
             state["policy"] = self.policy(embedding)
         return Embedded(state, self.action.begin(embedding) if self.action else ())
 
     def every(self, embedded: Embedded) -> Predictions:
+        """All predictions for all actions."""
         return embedded.state | (self.action.every(*embedded.model) if self.action else {})
 
     def taken(self, embedded: Embedded, action: Array) -> Predictions:
+        """All predictions, those per action only at the given one."""
         return embedded.state | (self.action.taken(action, *embedded.model) if self.action else {})
 
     def first_layers(self) -> list[Linear]:

@@ -1,7 +1,7 @@
 """How an agent reads an observation: from [..., *shape] to a vector per observation. Called by agents/agent.py.
 
-An observation is an array or a dictionary of arrays. Each array has a reader that fits it (images, symbols, plain numbers), what
-the readers put out is laid side by side, and fully connected layers follow.
+An observation is an array or a dictionary of arrays. Each array has a reader that fits it (images, symbols, plain numbers); the
+readers' outputs are concatenated, and fully connected layers follow.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SMALL, LARGE = 8, 32  # from these widths on, an array with three axes is an ima
 
 
 def as_float(observation: Array, dtype: Any) -> Array:
-    """Numbers a network can read: bytes become [0, 1], everything else is only cast."""
+    """Cast to a floating-point dtype; bytes are also scaled to [0, 1]."""
     scale = 1 / 255 if observation.dtype == jnp.uint8 else 1
     return observation.astype(dtype) * jnp.asarray(scale, dtype)
 
 
 class Numbers(eqx.Module):
-    """Takes numbers as they are."""
+    """Reads plain numbers as they are: from [..., *shape] to [..., size]."""
 
     shape: tuple[int, ...] = eqx.field(static=True)
 
@@ -111,8 +111,8 @@ class Images(eqx.Module):
 class Symbols(eqx.Module):
     """Reads arrays of whole numbers that are names, not quantities (the glyphs of NetHack): each is a learned vector.
 
-    A map of symbols [..., H, W], or of several in each place [..., H, W, C], is an image of such vectors; symbols without a place
-    are laid side by side.
+    A map of symbols [..., H, W], or with several in each place [..., H, W, C], becomes an image of such vectors; the vectors of
+    symbols without a place are concatenated.
     """
 
     table: Array  # [symbols, size]
@@ -139,18 +139,18 @@ class Torso(eqx.Module):
         return self.mlp(self.flat(observation))
 
     def flat(self, observation: PyTree) -> Array:
-        """What the fully connected layers read."""
+        """The readers' outputs, which the fully connected layers read, [..., width]."""
         return read_all(self.readers, observation, self.mlp.layers[0].weight.dtype)
 
 
 def read_all(readers: tuple[Reader, ...], observation: PyTree, dtype: Any) -> Array:
-    """What the readers put out, side by side."""
+    """The readers' outputs, concatenated: [..., width]."""
     parts = [reader(leaf, dtype) for reader, leaf in zip(readers, jax.tree.leaves(observation), strict=True)]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, -1)
 
 
 def make_torso(key: Array, observation: PyTree, network: Network) -> Torso:
-    """The torso that the settings ask for, or that fits the observation (shapes and dtypes, one or a dictionary)."""
+    """The torso that the settings name, or the one that fits observations of these shapes and dtypes (one, or a dictionary)."""
     if not network.hidden:
         raise ValueError("the torso needs at least one hidden layer: give --hidden one or more widths")
     leaves = jax.tree.leaves(observation)
@@ -163,12 +163,12 @@ def make_torso(key: Array, observation: PyTree, network: Network) -> Torso:
     readers = tuple(make_reader(k, leaf, network) for k, leaf in zip(keys, leaves, strict=True))
     width = jax.eval_shape(lambda readers, x: read_all(readers, x, jnp.float32), readers, observation).shape[-1]
     if all(isinstance(reader, Numbers) for reader in readers):
-        key_mlp = key  # nothing else needs one: an agent that reads plain numbers is born as ever
+        key_mlp = key  # no reader needs one; agents of plain numbers then start as they did before there were readers
     return Torso(readers, MLP(key_mlp, (width, *network.hidden), network.activation, network.activate_last))
 
 
 def make_reader(key: Array, leaf: jax.ShapeDtypeStruct, network: Network) -> Reader:
-    """What reads one array of an observation."""
+    """The reader for one array of an observation."""
     shape = tuple(leaf.shape)
     if is_symbols(leaf):
         key_table, key_image = jax.random.split(key)
@@ -180,7 +180,7 @@ def make_reader(key: Array, leaf: jax.ShapeDtypeStruct, network: Network) -> Rea
 
 
 def make_image_reader(key: Array, shape: tuple[int, ...], network: Network) -> Numbers | Images:
-    """Convolutions for what looks like an image, or is said to be one."""
+    """Convolutions for arrays that look like images, or that the settings declare to be; else plain numbers."""
     kind = network.torso
     if kind == "auto":
         width = min(shape[0], shape[1]) if len(shape) == 3 else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rulax.agents import Agent
 from rulax.discovery.memory import Penalties
 from rulax.discovery.settings import Discovery
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
@@ -66,7 +67,7 @@ def penalties(targets: PyTree, batch: Batch) -> Penalties:
 
 
 def outer_loss(
-    settings: Discovery, agent: PyTree, experience: Experience, advantage: Array, penalties: Penalties
+    settings: Discovery, agent: Agent, experience: Experience, advantage: Array, penalties: Penalties
 ) -> tuple[Array, Metrics]:
     """The loss of one window, a scalar, and its parts.
 
@@ -93,7 +94,7 @@ def outer_loss(
     return policy_loss + regulariser, metrics
 
 
-def predict_along(agent: PyTree, experience: Experience) -> Predictions:
+def predict_along(agent: Agent, experience: Experience) -> Predictions:
     """The agent's predictions at all T + 1 observations; action heads at the action taken, and at action 0 for the last one."""
     action = jnp.concatenate([experience.action, jnp.zeros_like(experience.action[:1])])
     return agent.predict_taken(agent.embed(experience), action)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rulax.agents.base import overwrite, split, write
+from rulax.agents.base import Agent, overwrite, split, write
 from rulax.discovery.critic import CriticState, Judgement, improve, judge
 from rulax.discovery.memory import Penalties, Updated, Updates, repeat
 from rulax.discovery.outer_loss import now_taken, predict_along
@@ -27,7 +27,7 @@ from rulax.values.normalisation import masked_mean
 class Window(NamedTuple):
     """What an outer objective reads of N updates. Only `agent` and `penalties` depend on the rule; the rest is data."""
 
-    agent: PyTree  # the parameters after the last update
+    agent: Agent  # after the last update
     penalties: Penalties  # means over the updates
     validation: Experience  # [T', B, ...] by which that agent is judged
     advantage: Array  # [T', B] normalised, by the critic
@@ -119,7 +119,7 @@ def collect(family: Family, member: Member, unroll: int = 0) -> tuple[Member, Ro
     return member._replace(life=life), Rollout(fresh, learned_from, episode_metrics(fresh, episodes), keys.learn, written)
 
 
-def policy_of(agent: PyTree, experience: Experience) -> Policy:
+def policy_of(agent: Agent, experience: Experience) -> Policy:
     """The agent's policy logits at the T steps of some experience, as data."""
     return jax.lax.stop_gradient(now_taken(predict_along(agent, experience))["policy"])
 
@@ -175,7 +175,7 @@ def rewards_of(experience: Experience) -> Metrics:
     }
 
 
-def distance(after: PyTree, before: PyTree) -> Array:
+def distance(after: Agent, before: Agent) -> Array:
     """The Euclidean norm of a change of an agent's trained parameters, as data."""
     (new, _), (old, _) = split(after), split(before)
     return optax.global_norm(jax.lax.stop_gradient(jax.tree.map(jnp.subtract, new, old)))

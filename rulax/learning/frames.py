@@ -1,10 +1,10 @@
-"""Stacks of frames, stored once: an image environment that shows its last F frames shows every frame F times.
+"""Stacked frames, each stored once: an environment that shows its last F frames shows every frame F times.
 
-`fold` (numpy, when a trajectory is stored) keeps each frame once and, for every observation, which frames it was made of; `unfold`
-(JAX, when a batch is learned from) puts them together again, bit by bit the same. A batch travels to the device folded, too.
+`fold` (NumPy, when a trajectory is stored) keeps each frame once and, for every observation, which frames it consists of; `unfold`
+(JAX, when a batch is learned from) rebuilds the stacks bit by bit. A batch is also copied to the device in its folded form.
 
-A stack moves on by one frame, or starts anew: then its older frames are black, or all the same as the newest, as wrappers of the
-Atari games have it. Which of these it was is read off the frames themselves, so the fold knows nothing of episodes.
+From one observation to the next a stack moves on by one frame or starts again, and then its older frames are black or copies of the
+newest, as in common wrappers of Atari games. The frames themselves tell which, so `fold` does not need to know about episodes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def stacked(leaf: Any, frames: int) -> bool:
 
 
 def folded_form(leaf: jax.ShapeDtypeStruct, frames: int) -> Any:
-    """What becomes of [T+1, H, W, F C], as shapes."""
+    """The shapes into which [T+1, H, W, F C] is folded."""
     length, height, width, depth = leaf.shape
     kept = length - 1 + frames
     numbers = jax.ShapeDtypeStruct((length, frames), np.min_scalar_type(kept))
@@ -39,7 +39,7 @@ def folded_form(leaf: jax.ShapeDtypeStruct, frames: int) -> Any:
 
 
 def fold(stacks: np.ndarray, frames: int) -> Folded:
-    """From [..., T+1, H, W, F C] to every frame once."""
+    """Stacks [..., T+1, H, W, F C] with every frame kept once."""
     *lead, length, height, width, _ = stacks.shape
     stacks = stacks.reshape(*lead, length, height, width, frames, -1)
     older = np.moveaxis(stacks[..., 0, :, :, :-1, :], -2, -4)
@@ -60,8 +60,8 @@ def fold(stacks: np.ndarray, frames: int) -> Folded:
 def moves_on(stacks: np.ndarray) -> np.ndarray:
     """Whether each stack of [..., T+1, H, W, F, C] but the first is the one before it, moved on by a frame: [..., T].
 
-    Bytes are laid over bytes that stand one frame further on, and where the newest frame is anything may differ. Rows of bytes are
-    compared ten times as fast as slices of frames.
+    Bytes are compared with the bytes one frame further on, except where the newest frame is. Comparing rows of bytes is ten times
+    as fast as comparing slices of frames.
     """
     *lead, length, _, _, frames, depth = stacks.shape
     frame = depth * stacks.itemsize
@@ -96,11 +96,11 @@ def unfold(folded: Folded) -> Array:
 
 
 def fold_observation(observation: PyTree, spec: PyTree, frames: int) -> PyTree:
-    """Fold those parts of an observation that are stacks."""
+    """Fold the parts of an observation that are stacks; `spec` gives the shapes of one observation."""
     return jax.tree.map(lambda one, x: fold(x, frames) if stacked(one, frames) else x, spec, observation)
 
 
 def unfold_observation(observation: PyTree) -> PyTree:
-    """Undo it."""
+    """The observation that `fold_observation` folded."""
     is_folded = lambda x: isinstance(x, Folded)  # noqa: E731
     return jax.tree.map(lambda x: unfold(x) if is_folded(x) else x, observation, is_leaf=is_folded)

@@ -145,7 +145,7 @@ def collect(streams: Streams, unroll: int, life: Life, key: Array) -> tuple[Life
     return life, learned_from, episode_metrics(experience, episodes)
 
 
-def fill_replay(streams: Any, learning: Learning, life: Life) -> Life:
+def fill_replay(streams: Streams, learning: Learning, life: Life) -> Life:
     """Collect with the agent as it is until replay is warm, so that the next unroll may already be learned from."""
 
     def one(_: Any, life: Life) -> Life:

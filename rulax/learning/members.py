@@ -3,7 +3,7 @@
 A setting that differs between agents is an array with one entry per agent. It is a leaf of the agent's `LearnerState`, next to the
 parameters, and not a constant of the program: it can change during a life, be copied and be perturbed without compiling again.
 
-    trainer = Trainer(environment, recipe, config, {"learning_rate": [1e-3, 3e-3, 1e-2]}, tasks)
+    trainer = make_trainer(environment, recipe, config, {"learning_rate": [1e-3, 3e-3, 1e-2]}, tasks)
     ...
     life = exploit(state.life, parents)                        # agent k goes on as a copy of agent parents[k]
     own = explore(life.learner_state.hyperparameters, key)     # each value times 0.8 or 1.2
@@ -15,13 +15,12 @@ each agent its own, and `explore_constants` perturbs them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from rulax.envs.base import HostEnvironment
+from rulax.envs.base import Environment, HostEnvironment
 from rulax.learning.optimisers import HORIZON
 from rulax.settings import Learning
 from rulax.types import Array, PyTree
@@ -56,7 +55,7 @@ def check_hyperparameters(given: Mapping[str, ArrayLike], learning: Learning, me
     return made
 
 
-def check_tasks(given: PyTree, environment: Any, members: int) -> PyTree:
+def check_tasks(given: PyTree, environment: Environment | HostEnvironment, members: int) -> PyTree:
     """Tasks as arrays [K, ...], or None if none are given; a ValueError if they are not tasks of this environment."""
     if given is None:
         return None

@@ -9,13 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rulax.agents.base import split, write
 from rulax.commands.compare.settings import expand
 from rulax.commands.discover.settings import build_discover
 from rulax.discovery import estimators
 from rulax.envs import suites
+from rulax.envs.base import Episode
+from rulax.settings import Network
+from rulax.types import Experience, Head
 from tests.discovery.test_estimators import GOAL, WANTED, make_member, make_problem
 from tests.docs.pages import DOCS
 
+SHAPE = jax.ShapeDtypeStruct((1,), jnp.float32)
 TEXT = (DOCS / "extending.md").read_text(encoding="utf-8")
 
 
@@ -30,6 +35,21 @@ def run(code: str) -> dict:
     names: dict = {}
     exec(code, names)
     return names
+
+
+def test_the_agent_scales_its_rewards_by_their_size_so_far():
+    agent = run(block("An agent"))["make_scaled"](jax.random.key(0), SHAPE, 2, {"policy": Head(2)}, Network(hidden=(4,)))
+    rewards = np.random.default_rng(0).normal(size=(3, 4, 2)).astype(np.float32)
+    valid = np.array([[[1, 0], [1, 1], [1, 1], [0, 1]], *[[[1, 1]] * 4] * 2], bool)
+    seen = []
+    for reward, counts in zip(rewards, valid, strict=True):
+        zeros, flags = jnp.zeros((4, 2)), jnp.zeros((5, 2), bool)
+        experience = Experience(jnp.zeros((5, 2, 1)), zeros, jnp.asarray(reward), zeros, flags, jnp.asarray(counts), zeros, ())
+        agent, learned_from, _ = write(agent, experience, Episode(flags[1:], zeros, zeros))
+        seen.append(reward[counts])
+        size = np.sqrt(np.mean(np.square(np.concatenate(seen))))
+        np.testing.assert_allclose(learned_from.reward, reward / size, rtol=1e-5)
+    assert jax.tree.leaves(split(agent)[0].squares) == []
 
 
 def test_the_estimator_is_the_meta_gradient_along_its_direction(monkeypatch):
