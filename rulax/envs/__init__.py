@@ -1,4 +1,4 @@
-"""Where the agent lives: the environment contract, small jittable environments, adapters. Importing this does not import JAX."""
+"""Environments: the contract, small jittable environments, adapters. Importing this does not import JAX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MissingExtra", "UnknownEnvironment", "families", "list_environments"
 
 
 def __getattr__(name: str) -> Any:
-    """Fetch what needs JAX when it is first asked for."""
+    """Import what needs JAX at its first use."""
     if name not in _LAZY:
         raise AttributeError(f"module 'rulax.envs' has no attribute '{name}'")
     return getattr(importlib.import_module(f"rulax.envs.{_LAZY[name]}"), name)

@@ -1,9 +1,8 @@
-"""What an agent's choices mean in an environment's own numbers: one table for single choices, several at once, and real numbers by
-bins.
+"""From an agent's choices to an environment's own actions, by a table: one choice, several at once, or real numbers in bins.
 
-An agent only ever chooses: one of A, or D times one of A. All dimensions have equally many choices, so that arrays are
-rectangular; where an environment's dimensions differ, the choices of a smaller one are shared out evenly among A (of 5, two may
-mean the same). So nothing has to be masked, and to a rule every choice is a real one.
+An agent always picks one of A choices, or one of A in each of D dimensions. All dimensions have equally many choices, so that
+arrays are rectangular; where an environment's dimensions differ, the actions of a smaller one are spread evenly over A choices (so
+two choices may mean the same action). Nothing has to be masked, and to a rule every choice is a real one.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from typing import Any
 import numpy as np
 
 Sizes = Sequence[int] | np.ndarray
-BINS = 11  # per dimension of a continuous action, unless somebody says otherwise
-MOST_CHOICES = 4096  # per dimension of whole numbers: beyond, somebody meant a real one
+BINS = 11  # per dimension of a continuous action, by default
+MOST_CHOICES = 4096  # per dimension of integers: beyond that, the action is probably a real number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actions:
-    """Row d of `values` holds what the choices of dimension d mean; the environment wants them in an array of `shape`."""
+    """Row d of `values` holds the actions behind the choices of dimension d; the environment takes them in an array of `shape`."""
 
     values: np.ndarray  # [D, A]
     shape: tuple[int, ...]
 
     @property
     def number(self) -> int:
-        """A, the choices per dimension."""
+        """A, the number of choices per dimension."""
         return self.values.shape[1]
 
     @property
     def dimensions(self) -> int:
-        """D, or 0 where there is but one: an agent then makes one plain choice."""
+        """D, or 0 if there is only one dimension: an action is then a single choice."""
         return len(self.values) if len(self.values) > 1 else 0
 
     def native_action(self, action: Any, library: Any = np) -> Any:
-        """From choices [...] or [..., D] to the environment's own actions [..., *shape], by numpy or by jax.numpy."""
+        """From choices [...] or [..., D] to the environment's own actions [..., *shape]; `library` is numpy or jax.numpy."""
         choice = library.asarray(action)
         if not self.dimensions:
             choice = choice[..., None]
@@ -46,7 +45,7 @@ class Actions:
 
 
 class ByTable:
-    """Mixed into an environment whose choices stand in a table: how many there are, and what they mean, is read off it."""
+    """A mixin for environments that have a table of actions, which defines how many choices there are and what they mean."""
 
     actions: Actions
 
@@ -57,7 +56,7 @@ class ByTable:
 
     @property
     def action_dimensions(self) -> int:
-        """D, or 0 for one plain choice."""
+        """D, or 0 for a single choice."""
         return self.actions.dimensions
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
@@ -66,12 +65,12 @@ class ByTable:
 
 
 def one_of(number: int, start: int = 0) -> Actions:
-    """One choice among `number`, which the environment counts from `start`."""
+    """One choice among `number` actions, which the environment numbers from `start`."""
     return Actions(start + np.arange(number)[None], ())
 
 
 def several_of(sizes: Sizes, starts: Sizes | None = None, shape: tuple[int, ...] | None = None) -> Actions:
-    """Several choices at once, of which each may be among another number."""
+    """Several choices at once, one among each of `sizes`; the environment numbers them from `starts`."""
     number, first = np.asarray(sizes).reshape(-1, 1), np.asarray(starts if starts is not None else 0).reshape(-1, 1)
     if not number.size or number.min() < 1:
         raise ValueError(f"an action has at least one dimension and a dimension at least one choice, not {list(sizes)}")
@@ -80,7 +79,7 @@ def several_of(sizes: Sizes, starts: Sizes | None = None, shape: tuple[int, ...]
 
 
 def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS) -> Actions:
-    """Real numbers between `low` and `high`, both of the shape that the environment wants: `bins` of them per dimension."""
+    """`bins` evenly spaced real numbers per dimension, from `low` to `high`, both of the shape that the environment takes."""
     if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
         raise ValueError(f"bins must be a whole number of at least 2, not {bins!r}")
     if not low.size or not (np.isfinite(low).all() and np.isfinite(high).all()):
@@ -89,7 +88,7 @@ def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS) -> Action
 
 
 def between(low: np.ndarray, high: np.ndarray, bins: int | None = None) -> Actions:
-    """What there is to choose between two ends, in the dtype that they have: whole numbers one by one, real ones by bins."""
+    """The choices between two bounds, in the dtype of the bounds: every integer, or real numbers in bins."""
     if np.issubdtype(low.dtype, np.floating):
         return evenly_spaced(low, high, BINS if bins is None else bins)
     if bins is not None:

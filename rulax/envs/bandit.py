@@ -66,7 +66,7 @@ class _Bandit(Environment):
         return pulled, transition
 
     def expected_reward(self, task: BernoulliTask | GaussianTask, state: Array, action: Array) -> Array:
-        """What a pull is worth on average: to score by it instead of by what was drawn takes far fewer tasks."""
+        """The mean reward of a pull. Scoring agents by it instead of by the rewards drawn takes far fewer tasks."""
         del state
         return task.means[action]
 
@@ -195,7 +195,7 @@ class FactoredBandit(Environment):
         return state, Transition(jnp.ones((1,), jnp.float32), reward, jnp.bool_(True), jnp.bool_(False))
 
     def expected_reward(self, task: FactoredTask, state: Array, action: Array) -> Array:
-        """What these choices are worth on average."""
+        """The mean reward of these choices."""
         del state
         position = several_of(self.sizes).native_action(action, jnp)
         return jnp.mean(task.means[jnp.arange(len(self.sizes)), position])

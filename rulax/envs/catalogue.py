@@ -1,4 +1,4 @@
-"""The families of environments of other libraries: a prefix, the package behind it, the extra that installs it. Imports none."""
+"""Other libraries' environments: a prefix, the package behind it, and the extra that installs it. Imports none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Catch: a ball falls, a paddle catches it. The smoke test of the field, and the environment of both reference notebooks."""
+"""Catch: a ball falls and a paddle has to catch it. A standard smoke test, and the environment of both reference notebooks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class SeveralCatch(Environment):
     def __post_init__(self) -> None:
         if self.games < 2:
             raise ValueError(f"several games are at least two, not {self.games}")
-        self.game()  # says what is wrong with its size
+        self.game()  # raises if its size makes no sense
 
     def game(self) -> Catch:
         """One of them."""

@@ -75,7 +75,7 @@ class DelayedChoice(Environment):
         return state, Transition(self._observe(task, state), reward.astype(jnp.float32), over, jnp.bool_(False))
 
     def ideal_return(self, discount: float) -> float:
-        """What an agent gets on average, in the default task, that knows everything and is right by its own discount."""
+        """The mean return, in the default task, of an agent that knows everything and maximises its own discounted return."""
         edges = np.sqrt(np.minimum((np.arange(self.longest) + 0.5) / max(self.longest - 1, 1), 1.0))
         chances = np.diff(edges, prepend=0.0)  # of the delays 1, 2, ...
         waits = discount ** np.arange(1, self.longest + 1) > self.small

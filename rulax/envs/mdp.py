@@ -86,7 +86,7 @@ class RandomMDP(Environment):
         return state, Transition(self._observe(state), reward, terminated, jnp.bool_(False))
 
     def expected_reward(self, task: MDPTask, state: MDPState, action: Array) -> Array:
-        """What an action is worth on average, before its noise."""
+        """The mean reward of an action."""
         return task.reward[state.place, action]
 
     def _observe(self, state: MDPState) -> Array:

@@ -58,7 +58,7 @@ def binned_point() -> Binned:
 
 
 def best_return(environment: Point, task: PointTask) -> Array:
-    """What whoever sees the goal gets: full steps along both axes shorten every later distance, so nothing is better."""
+    """The best return for an agent that knows the goal: full steps along both axes, which shorten every later distance."""
     taken = environment.stride * jnp.arange(1, environment.horizon + 1)
     left = jnp.maximum(jnp.abs(task.goal)[:, None] - taken, 0.0)  # [2, steps]
     return -jnp.sum(jnp.sqrt(jnp.sum(jnp.square(left), 0)))

@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """What stands before the slash: environments of one family share their code."""
+        """The part of the name before the slash: environments of one family share their code."""
         return self.name.split("/")[0]
 
 
@@ -99,7 +99,7 @@ def list_environments() -> list[Entry]:
 
 
 def families() -> dict[str, list[Entry]]:
-    """The same, grouped by what stands before the slash."""
+    """The same, grouped by the part of the name before the slash."""
     grouped: dict[str, list[Entry]] = {}
     for entry in _ENTRIES:
         grouped.setdefault(entry.family, []).append(entry)
@@ -185,12 +185,12 @@ def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvir
 
 
 def steps_on_host(name: str) -> bool:
-    """Whether the environment of that name is a `HostEnvironment`; told without making it."""
+    """Whether the environment of that name is a `HostEnvironment`, without making it."""
     return name not in _BY_NAME and not _split(name)[0].in_jax
 
 
 def _split(name: str) -> tuple[AdapterFamily, str]:
-    """The library behind a name that is not ours, and what it calls the environment; without a prefix it is Gymnasium's."""
+    """The family of a name that is not ours, and the id of the environment there; without a prefix it is Gymnasium's."""
     prefix, _, rest = name.partition("/")
     return (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
 
@@ -216,7 +216,7 @@ def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
 
 
 def as_option(label: str, default: Any, value: Any) -> Any:
-    """An option as a user wrote it, as a value of its default's kind; else one sentence. Rules read their options like this too."""
+    """A user's option converted to the type of its default, or a ValueError of one sentence. Rules use this as well."""
     if hasattr(value, "dtype"):  # a number of NumPy or JAX, perhaps traced: the caller knows
         return value
     if isinstance(default, tuple):
@@ -262,7 +262,7 @@ def _as_tuple(label: str, default: tuple, value: Any) -> tuple:
 
 
 def _gymnasium_knows(environment_id: str) -> bool:
-    """Whether Gymnasium can find it; of `package:ID` only the adapter can tell, because the package registers it."""
+    """Whether Gymnasium has this id. Only the adapter can tell for `package:ID`, because importing the package registers it."""
     import gymnasium
 
     if ":" in environment_id:
@@ -274,13 +274,13 @@ def _gymnasium_knows(environment_id: str) -> bool:
     except gymnasium.error.UnregisteredEnv:
         return environment_id in _ids("gymnasium")
     except gymnasium.error.Error as error:
-        # Anything but an ill-formed name (a retired version, say) is better said by the adapter.
+        # For anything but an ill-formed name (a retired version, say) the adapter has the better error.
         return "malformed" not in str(error).lower()
     return True
 
 
 def _ids_of_ale() -> set[str]:
-    """What ale-py has registered with Gymnasium, with and without version, once somebody has imported it.
+    """The ids that ale-py has registered with Gymnasium, with and without version, if it has been imported.
 
     That must not decide what `Pong` means: Atari games are those of the family `atari`, with the papers' preprocessing, or
     `ale_py:ALE/Pong-v5` without.

@@ -1,4 +1,4 @@
-"""Suites: environments that are compared together, by one name. No JAX."""
+"""Suites: groups of environments to compare on, by one name. Does not import JAX."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class TwoStep(Environment):
         return after, Transition(self._observe(after), reward, ~started, jnp.bool_(False))
 
     def expected_reward(self, task: TwoStepTask, state: TwoStepState, action: Array) -> Array:
-        """What a choice is worth on average, credited where it is made."""
+        """The mean reward of a choice, credited where the choice is made."""
         aimed, other = task.pays[action], task.pays[1 - action]
         return jnp.where(state.place == 0, task.common * aimed + (1 - task.common) * other, 0.0)
 

@@ -1,4 +1,4 @@
-"""A mass that has to move at a speed it is not told: a stand-in for the half-cheetah with goal velocities of MAML."""
+"""A mass that has to move at a speed that it cannot see: a stand-in for MAML's half-cheetah with goal velocities."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Velocity(Environment):
 
 
 def best_return(environment: Velocity, speed: float, smooth: float = 1e-5) -> float:
-    """What whoever knows the speed gets, by convex optimisation over all action sequences: speeds are linear in actions.
+    """The best return for an agent that knows the speed, by convex optimisation over actions, in which speeds are linear.
 
     |x| is rounded off to sqrt(x² + smooth²), so the optimum of what is solved lies within horizon * smooth of the true one; what
     is returned is the true return of the actions found.

@@ -1,7 +1,7 @@
-"""Other libraries' environments behind the contract of `envs/base.py`; what their adapters say in common is here.
+"""Other libraries' environments behind the contract of `envs/base.py`; this file has what their adapters share.
 
-An adapter is one file with `make(id, **options)` and `ids()`. It imports its library inside of functions, so that the file can
-be imported without it: a library that is missing is an error that says what to install, and only for those who asked for it.
+An adapter is one file with `make(id, **options)` and `ids()`. It imports its library inside of functions, so that the file itself
+can always be imported: a missing library is an error with the command that installs it, raised only when it is needed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from rulax.envs.actions import Actions, between, one_of, several_of
 
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
-OUT_OF_REACH = 2**30  # a time limit that no episode meets, and that still does not overflow when one is added to it
+OUT_OF_REACH = 2**30  # a time limit that no episode reaches, and that does not overflow when one is added to it
 
 
 def load(module: str, extra: str) -> Any:
-    """Import a module of an optional library, or say how to install it."""
+    """Import a module of an optional library; if it is missing, the error says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -32,7 +32,7 @@ def load(module: str, extra: str) -> Any:
 
 
 def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The defaults of an adapter, changed by the options of a user; an unknown or ill-typed one is refused."""
+    """An adapter's defaults updated by a user's options; unknown and ill-typed options raise a ValueError."""
     from rulax.envs.registry import as_option
 
     for name in options:
@@ -42,7 +42,7 @@ def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) 
 
 
 def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
-    """Codes [..., C] as zeros and ones [..., sum(sizes)]: a door is not 4 and a key 5. `xp` is numpy or JAX's."""
+    """Integer codes [..., C] as one-hot planes [..., sum(sizes)], since codes have no order. `xp` is numpy or jax.numpy."""
     shown = [codes[..., i, None] == xp.arange(size) for i, size in enumerate(sizes)]
     return xp.concatenate(shown, axis=-1).astype(xp.float32)
 
@@ -55,7 +55,7 @@ def channels_last(image: Any, declared: tuple[int, ...]) -> np.ndarray:
 
 
 def one_hot(observation: Any, categories: int, first: int = 0) -> np.ndarray:
-    """Indices [...] of a `Discrete` space as vectors [..., categories]; what is no index is one already."""
+    """Indices [...] of a `Discrete` space as one-hot vectors [..., categories]; floats are taken to be one-hot already."""
     indices = np.asarray(observation)
     if not np.issubdtype(indices.dtype, np.integer):
         return indices
@@ -65,7 +65,7 @@ def one_hot(observation: Any, categories: int, first: int = 0) -> np.ndarray:
 
 
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
-    """The error for an id that a library does not have: the ids that look like it."""
+    """The error for an id that a library does not have, with the ids that look like it."""
     folded = {name.casefold(): name for name in known}  # 'cartpole-v1' is near to 'CartPole-v1'
     near = [folded[name] for name in difflib.get_close_matches(id.casefold(), list(folded), n=3, cutoff=0.6)]
     advice = f"did you mean {' or '.join(near)}?" if near else f"no id looks like it{hint}"
@@ -73,7 +73,7 @@ def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> V
 
 
 def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:
-    """What an agent chooses from in a space of Gymnasium or gymnax; `bins` per dimension of a Box of real numbers."""
+    """The actions of a space of Gymnasium or gymnax; `bins` per dimension of a Box of real numbers."""
     about = f"{library} environment {id!r} has actions of kind {type(space).__name__}"
     kind = next((each.__name__ for each in type(space).__mro__ if each.__name__ in SPACES), None)
     if kind != "Box" and bins is not None:
@@ -90,7 +90,7 @@ def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> 
 
 
 def read_bounded(about: str, space: Any, low: Any, high: Any, bins: int | None) -> Actions:
-    """What there is to choose in an array of a space's shape and dtype between two ends."""
+    """The actions of a space with bounds `low` and `high`, in the space's shape and dtype."""
     low, high = (np.broadcast_to(np.asarray(end, np.dtype(space.dtype)), space.shape) for end in (low, high))
     try:
         return between(low, high, bins)
@@ -99,13 +99,13 @@ def read_bounded(about: str, space: Any, low: Any, high: Any, bins: int | None) 
 
 
 def said(error: Exception) -> str:
-    """An error in a few words, and the line that raised it: its traceback ends here."""
+    """An error as one line of text with the place that raised it, because its traceback is not kept."""
     text, trace = " ".join(str(error).split()), traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(trace[-1].filename)}, line {trace[-1].lineno})" if trace else ""
     return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + where
 
 
 def quietly(release: Callable[[], None]) -> None:
-    """Release something that is broken already: how it breaks further is of no interest."""
+    """Release something that is already broken, and ignore further errors."""
     with contextlib.suppress(Exception):
         release()

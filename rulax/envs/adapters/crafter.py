@@ -35,7 +35,7 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
 
 
 def _check(label: str, options: dict[str, Any], items: int) -> None:
-    """What Crafter would fail of in the middle of drawing."""
+    """Refuse sizes with which Crafter would fail while drawing."""
     for name in ("area", "view", "size"):
         if len(options[name]) != 2 or min(options[name]) < 1:
             raise ValueError(f"'{label}': {name} must be two whole numbers of at least 1, for example 64,64, not {options[name]}")

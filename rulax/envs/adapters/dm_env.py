@@ -22,7 +22,7 @@ from rulax.types import PyTree
 
 
 def ids() -> list[str]:
-    """None: whatever can be imported is one."""
+    """None: any function that can be imported is one."""
     return []
 
 

@@ -61,7 +61,7 @@ class EnvPoolEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """One EnvPool environment: how to open it, and how its observations are read."""
 
     id: str
-    actions: Actions  # what the agent's choices mean
+    actions: Actions  # from the agent's choices to the environment's actions
     action_dtype: np.dtype  # what EnvPool wants them in
     observation: jax.ShapeDtypeStruct
     channels_first: bool

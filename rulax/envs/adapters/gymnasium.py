@@ -112,8 +112,8 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     """One Gymnasium environment: how to make it, and what its streams look like."""
 
     name: str
-    make_env: Callable[[], Any]  # a copy in all its wrappers
-    actions: Actions  # what the agent's choices mean
+    make_env: Callable[[], Any]  # a copy with all its wrappers
+    actions: Actions  # from the agent's choices to the environment's actions
     observation: PyTree  # an array, or a dictionary of them
     parts: Any  # how each is read
     own_space: Any = None  # the environment's own observations, where they are flattened
@@ -138,7 +138,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return self.read(np.stack(observations))
 
     def read(self, observation: Any) -> PyTree:
-        """What an agent sees of what the streams show."""
+        """The streams' observations as agents see them."""
         if isinstance(self.parts, dict):
             return {name: part.read(observation[name]) for name, part in self.parts.items()}
         return self.parts.read(observation)
@@ -148,7 +148,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
 
 
 def _adapt(name: str, make_env: Callable[[], Any], flatten: bool, bins: int | None) -> GymnasiumEnvironment:
-    """Look at one copy: what it takes and shows, and whether it keeps to Gymnasium's interface."""
+    """Read actions and observations off one copy, and check that it keeps to Gymnasium's interface."""
     gymnasium = adapters.load("gymnasium", "gymnasium")
     probe = make_env()
     name, own_space = name or type(probe.unwrapped).__name__, None
@@ -172,7 +172,7 @@ def _adapt(name: str, make_env: Callable[[], Any], flatten: bool, bins: int | No
 
 
 class GymnasiumCopy:
-    """One environment, as `streams.Copy` wants it."""
+    """One environment as a `streams.Copy`."""
 
     def __init__(self, env: Any):
         self.env, self.step, self.close = env, env.step, env.close
@@ -205,7 +205,7 @@ def _yes_or_no(name: str, option: str, value: Any) -> bool:
 
 
 def _time_limit(name: str, value: Any) -> int:
-    """A whole number of steps; -1 is Gymnasium's word for no limit."""
+    """A whole number of steps; -1 is Gymnasium's value for no limit."""
     steps = adapters.read_options(name, {"max_episode_steps": 1}, {"max_episode_steps": value})["max_episode_steps"]
     if steps < 1 and steps != -1:
         raise ValueError(f"{name!r}: max_episode_steps must be at least 1, or -1 for no limit, not {value!r}")
@@ -213,7 +213,7 @@ def _time_limit(name: str, value: Any) -> int:
 
 
 def _make_one(id: str, options: dict[str, Any], wrappers: Sequence[Callable[[Any], Any]]) -> Any:
-    """One copy in its wrappers; what can go wrong in making it is said in one sentence."""
+    """One copy with its wrappers; errors in making it become one sentence."""
     gymnasium = adapters.load("gymnasium", "gymnasium")
     try:
         env = gymnasium.make(id, **options)

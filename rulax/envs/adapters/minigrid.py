@@ -42,7 +42,7 @@ def make(id: str, *, view: str = "planes", **options: Any) -> gymnasium_adapter.
 
 
 class MiniGridEnvironment(gymnasium_adapter.GymnasiumEnvironment):
-    """An environment of MiniGrid; an agent can be shown its dictionary, or the codes in it."""
+    """An environment of MiniGrid; `preprocess` reads its dictionary, or the codes in it."""
 
     def preprocess(self, observation: Any) -> PyTree:
         shown = np.asarray(observation["image"] if isinstance(observation, Mapping) else observation)

@@ -57,7 +57,7 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
 
 
 class NetHackEnvironment(CopiedEnvironment):
-    """One task of nle; an agent can be shown what nle shows."""
+    """One task of nle; `preprocess` reads nle's own observations."""
 
     def preprocess(self, observation: dict[str, Any]) -> PyTree:
         return {key: _read(key, np.asarray(observation[key])) for key in self.observation}

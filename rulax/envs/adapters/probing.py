@@ -1,7 +1,7 @@
-"""One reset and one step of a copy that was made to be looked at: what breaks its library's interface is refused.
+"""One reset and one step of a probe, to refuse environments that break their library's interface.
 
-Else it would train without a word, and wrong: the `info` of an older interface, say, read as `truncated`. What raises is not
-refused, since it is made anew while it trains (`restart.py`).
+Such an environment would otherwise train silently and wrongly: the `info` of an older interface, say, read as `truncated`. An
+environment that raises is not refused, because it is restarted during training (`restart.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stacks of frames for any host environment that shows images: the option `stack=4` of every host adapter.
 
-An image [H, W, C] becomes [H, W, 4 C], a map of symbols [H, W] (NetHack's glyphs) [H, W, 4], the oldest frame first; where an
-episode starts the older ones are black, or zeros. Replay stores each frame once (`learning/frames.py`).
+An image [H, W, C] becomes [H, W, 4 C], a map of symbols [H, W] (NetHack's glyphs) [H, W, 4], the oldest frame first; at the
+start of an episode the older ones are black (zeros). Replay stores each frame once (`learning/frames.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the adapters of host environments share: seeds, when an ended episode starts anew, episode statistics, closing.
+"""What the adapters of host environments share: seeds, auto-reset, episode statistics, closing.
 
 An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's vector environment) subclasses `Streams` and
-says how to reset and how to step them. An adapter of a library that knows single environments (Crafter, NetHack, dm_env, Gymnasium)
-writes a `Copy`, and `CopiedStreams` do the rest; `workers.py` shares such copies out over processes.
+implements how to reset and step them. An adapter of a library of single environments (Crafter, NetHack, dm_env, Gymnasium) only
+implements a `Copy`, and `CopiedStreams` do the rest; `workers.py` distributes such copies over processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rulax.envs.adapters import quietly, said
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 from rulax.types import Level, PyTree
 
-HostArray = Any  # `Timestep` names the arrays of JAX; a host environment fills it with those of numpy
+HostArray = Any  # `Timestep` is annotated with JAX arrays; host environments fill it with numpy arrays
 Autoreset = Literal["next_step", "same_step", "when_needed"]
 
 
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 class CheckedStreams(HostStreams):
-    """Open streams with a seed each, which refuse what is no action, and everything once they are closed."""
+    """Open streams with a seed each, which refuse invalid actions, and any call once they are closed."""
 
     def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0):
         self.num_streams, self.num_actions = num_streams, num_actions
@@ -63,7 +63,7 @@ class CheckedStreams(HostStreams):
         self._check_open()
         actions = np.asarray(action, np.int64)
         if actions.shape != self.action_shape or actions.min() < 0 or actions.max() >= self.num_actions:
-            # Checked here, because ale-py waits for ever for an answer to an action that it does not have.
+            # Checked here, because ale-py hangs on an action that it does not have.
             wanted = " x ".join(map(str, self.action_shape))
             raise ValueError(f"an action must be {wanted} numbers from 0 to {self.num_actions - 1}, not {action}")
         return self.step_each(actions)
@@ -74,7 +74,7 @@ class CheckedStreams(HostStreams):
             self.close_all()
 
     def _check_open(self) -> None:
-        if self.closed:  # some libraries step closed environments without a word
+        if self.closed:  # some libraries silently step closed environments
             raise ValueError("these streams are closed; open new ones")
 
 
@@ -104,7 +104,7 @@ class Streams(CheckedStreams):
     def step_all(self, action: np.ndarray) -> Outcome:
         """Take one action [B] (or [B, D]), and reset what has ended according to `autoreset`.
 
-        `failed` may name streams whose environment raised and was made anew: they show a first observation.
+        `failed` may name streams whose environment raised and was replaced: they show a first observation.
         """
 
     def clear(self) -> None:
@@ -149,25 +149,25 @@ class Streams(CheckedStreams):
         self.total = np.where(over, 0, self.total)
         self.length = np.where(over, 0, self.length)
         paid: HostArray = np.asarray(reward, np.float32)
-        return Timestep(observation, first.astype(np.int8), paid, discount, valid, episode)  # a start is an episode's
+        return Timestep(observation, first.astype(np.int8), paid, discount, valid, episode)
 
 
 class Copy(Protocol):
     """One environment, stepped by us."""
 
     def reset(self, seed: int | None) -> PyTree:
-        """Start an episode; a seed starts the whole sequence of episodes anew, None goes on with it."""
+        """Start an episode; a seed restarts the whole sequence of episodes, None continues it."""
 
     def step(self, action: Any) -> tuple[Any, ...]:
-        """Observation, reward, terminated, truncated; what follows those is not read. The action is the environment's own: a
-        number, or an array."""
+        """Observation, reward, terminated, truncated; further values are ignored. The action is the environment's own: a number
+        or an array."""
 
     def close(self) -> None:
         """Release it."""
 
 
 class MadeOfCopies(Protocol):
-    """What `CopiedStreams` ask of their environment."""
+    """What `CopiedStreams` need from their environment."""
 
     @property
     def num_actions(self) -> int: ...
@@ -182,7 +182,7 @@ class MadeOfCopies(Protocol):
         """The environment's own actions."""
 
     def stacked(self, observations: list[PyTree]) -> PyTree:
-        """One observation per stream as one array [B, ...], or as a dictionary of them."""
+        """One observation per stream, batched: an array [B, ...] or a dictionary of arrays."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity: a function has no useful hash
@@ -191,7 +191,7 @@ class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
 
     one_copy_per_stream = True
     name: str
-    actions: Actions  # what the agent's choices mean
+    actions: Actions  # from the agent's choices to the environment's actions
     observation: Any
     make_one: Callable[[], Copy]
 
@@ -203,7 +203,7 @@ class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
 
 
 class CopiedStreams(Streams):
-    """Streams of single copies. They are reset by us, so nothing is lost: `when_needed`."""
+    """Streams of single copies, which we reset ourselves, so that no step is lost: `when_needed`."""
 
     autoreset: Autoreset = "when_needed"
 
@@ -219,9 +219,7 @@ class CopiedStreams(Streams):
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, terminations, truncations = [], [], [], []
         own, dummy = self.environment.native_action(action), self.dummy.tolist()
-        for stream, one in enumerate(
-            own.tolist() if own.ndim == 1 else own
-        ):  # a loop that every step of every environment waits for
+        for stream, one in enumerate(own.tolist() if own.ndim == 1 else own):  # speed matters here: every step waits for this loop
             reward, terminated, truncated = 0.0, False, False
             if dummy[stream]:
                 observation = self._reset_one(stream)
@@ -248,7 +246,7 @@ class CopiedStreams(Streams):
     def _replace(self, stream: int, error: Exception) -> PyTree:
         """The first observation of a new copy, in the place of one that raised."""
         self.failed = {**self.failed, stream: said(error)}
-        self.replaced[stream] += 1  # a stream's own number: what it lives through depends on no other, here or in another process
+        self.replaced[stream] += 1  # counted per stream, so that a stream's seeds depend on no other stream or process
         quietly(self.copies[stream].close)
         self.copies[stream] = self.environment.make_one()
         seed = np.random.SeedSequence([int(self.seeds[stream]), self.replaced[stream]]).generate_state(1)[0]

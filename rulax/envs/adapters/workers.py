@@ -1,12 +1,12 @@
 """Host environments in processes: the option `processes=4` of every environment whose streams are copies (Gymnasium, Crafter,
 NetHack, ...).
 
-The streams are shared out over that many processes. Each makes the environment anew from its name, and `CopiedStreams` step its
-part there as they would here, with the same seeds: what is seen does not depend on the number of processes. All of them get their
-actions before the first is asked for its answer, so they step side by side.
+The streams are distributed over that many processes. Each process makes the environment from its name, and `CopiedStreams` step
+its share there as they would here, with the same seeds: observations do not depend on the number of processes. All processes
+receive their actions before the first one is asked for its answer, so they step in parallel.
 
-A copy that raises costs its own stream, in its process. What goes wrong beyond that (a process dies, a copy cannot be made anew)
-raises here, ends all processes by force, and is for `restart.py`.
+A copy that raises costs its own stream, in its process. Any other failure (a process dies, a copy cannot be replaced) raises here
+and ends all processes by force; `restart.py` handles it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from rulax.envs.adapters.streams import CheckedStreams
 from rulax.envs.base import HostEnvironment, Timestep, WrappedHost
 from rulax.envs.registry import make
 
-PARENTS = (signal.SIGINT, signal.SIGTERM)  # signals that often go to a whole group of processes; the parent decides what they mean
-PATIENCE = 5.0  # seconds that processes have to close what they hold
+PARENTS = (signal.SIGINT, signal.SIGTERM)  # often sent to a whole group of processes; only the parent handles them
+PATIENCE = 5.0  # seconds that processes get to close what they hold
 THREADS = {"atari": "threads", "envpool": "num_threads"}  # families whose vector is in C++, and their own option
 
 
@@ -78,15 +78,15 @@ class Shared(WrappedHost):
 
 
 class Answer(NamedTuple):
-    """What a process says after each call, and once when its streams are open."""
+    """What a process sends after each call, and once when its streams are open."""
 
     timestep: Timestep | None = None
     failed: Mapping[int, str] = {}  # by its own numbers
-    error: str = ""  # what ended it
+    error: str = ""  # why it ended, if it did
 
 
 def _serve(pipe: Connection, name: str, options: dict[str, Any], num_streams: int) -> None:
-    """The life of a process: it ends when its pipe does, because the streams are closed or the parent is dead."""
+    """The main loop of a process, which ends with its pipe: when the streams are closed or the parent is dead."""
     for each in PARENTS:
         signal.signal(each, signal.SIG_IGN)
     streams: Any = None
@@ -112,7 +112,7 @@ def _answer(streams: CheckedStreams, call: str, argument: np.ndarray) -> Answer:
 
 
 class Worker:
-    """One process, as its parent sees it, and the numbers of the streams that it steps."""
+    """The parent's handle of one process, and the numbers of the streams that it steps."""
 
     def __init__(self, environment: Shared, streams: range):
         self.streams = streams
@@ -123,7 +123,7 @@ class Worker:
         with _inherited():
             self.process.start()
         theirs.close()  # so that the pipe ends with the process
-        # Python ends what is left at its exit by the signal that is ignored, and would wait for ever.
+        # At exit Python would end the process by a signal that it ignores, and wait for ever.
         self._at_exit = util.Finalize(None, _kill, (self.process,), exitpriority=1)
 
     def __str__(self) -> str:
@@ -131,12 +131,12 @@ class Worker:
         return f"the process of stream {first}" if first == last else f"the process of streams {first} to {last}"
 
     def ask(self, call: str, argument: np.ndarray) -> None:
-        """Send a call, and do not wait."""
+        """Send a call without waiting for the answer."""
         with self._alive():
             self.pipe.send((call, argument))
 
     def answer(self) -> Answer:
-        """What it answers; a RuntimeError if it cannot go on."""
+        """The answer to the call; a RuntimeError if the process cannot go on."""
         with self._alive():
             answer = self.pipe.recv()
         if answer.error:
@@ -144,7 +144,7 @@ class Worker:
         return answer
 
     def end(self, patience: float) -> None:
-        """Let it close what it holds, or kill it; either way nothing is left of it."""
+        """Let the process close what it holds for `patience` seconds, then kill it."""
         self._at_exit.cancel()
         self.pipe.close()
         self.process.join(patience)
@@ -200,7 +200,7 @@ class WorkerStreams(CheckedStreams):
                 worker.ask(call, argument[worker.streams.start : worker.streams.stop])
             answers = [worker.answer() for worker in self.workers]
         except BaseException:
-            self.abandon()  # an answer that nobody fetched would be taken for the next one
+            self.abandon()  # an answer that was not fetched would be mistaken for the next one
             raise
         parts: Sequence[Any] = [answer.timestep for answer in answers]
         self.failed = {
@@ -221,15 +221,15 @@ class WorkerStreams(CheckedStreams):
     def _end(self, patience: float) -> None:
         until = time.monotonic() + patience
         for worker in self.workers:
-            worker.pipe.close()  # all at first, so that they close side by side
+            worker.pipe.close()  # all of them first, so that they shut down in parallel
         for worker in self.workers:
             worker.end(max(0, until - time.monotonic()))
 
 
 @contextlib.contextmanager
 def _inherited() -> Iterator[None]:
-    """What a process has from its birth on, while it imports: no accelerator, which is the parent's, and no ear for signals."""
-    resource_tracker.ensure_running()  # the first process would start it, and it lets Ctrl-C through again
+    """The environment in which processes start: no accelerator, which belongs to the parent, and signals blocked during imports."""
+    resource_tracker.ensure_running()  # otherwise the first process would start it, and that unblocks Ctrl-C
     platforms = os.environ.get("JAX_PLATFORMS")
     os.environ["JAX_PLATFORMS"] = "cpu"
     signals = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS)
