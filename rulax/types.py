@@ -15,6 +15,7 @@ import jax.numpy as jnp
 Array = jax.Array
 PyTree = Any
 Metrics = dict[str, Array]
+NOTHING_OWN: dict[str, Array] = {}  # every hyper-parameter is the one that all agents share
 
 
 class Factored(NamedTuple):
@@ -70,7 +71,7 @@ class LearnerState(NamedTuple):
     optimiser_state: PyTree
     rule_state: PyTree  # the rule's memory over this lifetime
     updates: Array  # [] how many updates it has made
-    hyperparameters: dict[str, Array] = {}  # [] each: those that this agent has of its own, see learning/members.py
+    hyperparameters: dict[str, Array] = NOTHING_OWN  # [] each: those that this agent has of its own, see learning/members.py
 
 
 def logits_of(policy: Policy) -> Array:

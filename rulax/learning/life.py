@@ -16,10 +16,10 @@ from rulax.envs.base import Episode
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.rollout import Actor, act
-from rulax.learning.update import NOTHING_OWN, Learner, init_learner_state, update
+from rulax.learning.update import Learner, init_learner_state, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
-from rulax.types import Array, Experience, Factored, LearnerState, Metrics, PyTree
+from rulax.types import NOTHING_OWN, Array, Experience, Factored, LearnerState, Metrics, PyTree
 
 
 class Life(NamedTuple):

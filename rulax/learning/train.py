@@ -32,9 +32,8 @@ from rulax.learning.life import (
 )
 from rulax.learning.members import check_hyperparameters, check_tasks
 from rulax.learning.rollout import begin
-from rulax.learning.update import NOTHING_OWN
 from rulax.rules.base import Recipe
-from rulax.types import Array, Metrics, PyTree
+from rulax.types import NOTHING_OWN, Array, Metrics, PyTree
 
 CHUNK_SECONDS = 1.0  # how long a compiled chunk should last: short enough for a prompt Ctrl-C, long enough to hide the host
 COMPILE_FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # for what runs once

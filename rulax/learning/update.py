@@ -8,7 +8,6 @@ the observations is computed once and read twice: `predict` for all actions (for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -17,9 +16,8 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 
 from rulax.rules.base import UpdateRule
-from rulax.types import Array, Batch, Experience, LearnerState, Metrics, Predictions, PyTree, now
+from rulax.types import NOTHING_OWN, Array, Batch, Experience, LearnerState, Metrics, Predictions, PyTree, now
 
-NOTHING_OWN: Mapping[str, Array] = MappingProxyType({})  # every hyper-parameter is the learner's
 INNER_GRADIENT = "inner gradient"  # by this name discovery/memory.py can keep it and forget the rest
 
 
