@@ -49,9 +49,7 @@ def check_hyperparameters(given: Mapping[str, ArrayLike], learning: Learning, me
         if values.shape != (members,):
             raise ValueError(f"{name} needs one value for each of {members} agents, but has the shape {list(values.shape)}")
     if HORIZON in made and learning.schedule == "constant":
-        raise ValueError(
-            "a horizon needs a schedule that falls, but the learning rate is constant; set schedule to linear or cosine"
-        )
+        raise ValueError("a horizon needs a schedule that falls: set schedule to linear or cosine, not constant")
     return made
 
 
@@ -60,9 +58,7 @@ def check_tasks(given: PyTree, environment: Environment | HostEnvironment, membe
     if given is None:
         return None
     if isinstance(environment, HostEnvironment):
-        raise ValueError(
-            "tasks can be given only to compiled environments: the tasks of an environment on the host are its options"
-        )
+        raise ValueError("tasks can be given only to compiled environments, and this one steps on the host")
     wanted = jax.eval_shape(environment.default_task)
     shapes = jax.tree.map(lambda leaf: (members, *leaf.shape), wanted)
     if jax.tree.map(jnp.shape, given) != shapes:

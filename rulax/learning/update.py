@@ -11,7 +11,6 @@ steps. `update` is one after the other; discovery calls the halves itself, becau
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import jax
@@ -23,7 +22,7 @@ from rulax.agents.base import Agent, join, split
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
 
-NOTHING_OWN: Mapping[str, Array] = MappingProxyType({})  # every hyper-parameter is the learner's
+NOTHING_OWN: dict[str, Array] = {}  # every hyper-parameter is the one that all agents share
 INNER_GRADIENT = "inner gradient"  # the name under which rematerialisation (discovery/memory.py) saves it
 
 
@@ -35,7 +34,7 @@ class LearnerState(NamedTuple):
     optimiser_state: PyTree  # for the trained part
     rule_state: PyTree  # the rule's memory over this lifetime
     updates: Array  # [] how many updates it has made
-    hyperparameters: dict[str, Array] = {}  # noqa: RUF012  [] each, what this agent has of its own: learning/members.py
+    hyperparameters: dict[str, Array] = NOTHING_OWN  # [] each: those that this agent has of its own, see learning/members.py
 
 
 class Reading(NamedTuple):
