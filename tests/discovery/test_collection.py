@@ -65,9 +65,9 @@ def acting_policy(agent, experience):
     return jnp.stack([agent.act(experience.observation[t], experience.first[t], ())[0] for t in range(len(experience.action))])
 
 
-def by_hand(params):
+def by_hand(params, member):
     """The outer loss of a window, written out; and everything else that it leaves behind."""
-    member, settings, learner = newborn(), family().settings, family().learner
+    settings, learner = family().settings, family().learner
     (*training, validation), keys, actor = collected(member)
     state, critic, norms, losses, penalties = member.life.learner_state, member.critic, [], [], []
     for experience, key in zip(training, keys, strict=False):
@@ -86,7 +86,7 @@ def by_hand(params):
 
 @functools.cache
 def reference():
-    return jax.jit(jax.value_and_grad(by_hand, has_aux=True))(rule_params())
+    return jax.jit(jax.value_and_grad(by_hand, has_aux=True))(rule_params(), newborn())
 
 
 def close(ours, wanted, rtol=1e-5):
