@@ -65,7 +65,15 @@ class MetaNetwork(eqx.Module):
         self.lifetime = Lifetime(next(keys), sizes) if sizes.lifetime else None
 
     def read(self, signals: Signals, memory: PyTree) -> tuple[PyTree, MetaReading]:
-        """The lifetime's memory after this update (() if there is none) and the targets; the memory *before* sets the gate."""
+        """Compute the targets of one batch.
+
+        Args:
+            signals: the inputs, before any learned encoding.
+            memory: the lifetime's memory before this update, which sets the gate; () for a rule without one.
+
+        Returns:
+            The memory after this update, and the targets with all intermediate results.
+        """
         encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
         encodings = encode(encoders, signals)
         recurrent = unroll_backwards(self.trajectory, encodings[0], signals.ends)
