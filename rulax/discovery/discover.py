@@ -1,6 +1,6 @@
-"""Discovery as something that can be driven: `init`, then `advance` meta-step by meta-step. `rulax discover` drives it.
+"""Discovery as an object with `init` and `advance` (one meta-step), which `rulax discover` drives.
 
-Everything that changes is in `MetaState`, a tree of arrays: saved and restored, it goes on as if nothing had happened.
+Everything that changes is in `MetaState`, a tree of arrays, so that a run can be saved and resumed exactly.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Discoverer:
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def init(self, key: Array, meta_params: PyTree = None) -> MetaState:
-        """A newborn population, and a rule: a random one, or the one that is given."""
+        """A fresh population, and a rule: `meta_params` if they are given, else the recipe's own initial ones."""
         return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key, meta_params)
 
     def _initial_state(self, key: Array, meta_params: PyTree = None) -> MetaState:
@@ -69,21 +69,26 @@ class Discoverer:
         return jax.eval_shape(self._initial_state, jax.random.key(0))
 
     def done(self, state: MetaState) -> bool:
-        """Whether the budget is spent."""
+        """Whether all meta-steps have been made."""
         return int(state.steps) >= self.total_steps
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 
     def bound(self, family: Family, plan: Plan) -> int:
-        """Bytes that those temporary arrays cannot exceed; known without compiling."""
+        """An upper bound of the bytes that `predict` would return, without compiling."""
         return bound_of(self._trace(family, plan).jaxpr)
 
     def predict(self, family: Family, plan: Plan) -> int:
-        """Bytes that the compiler will need for the temporary arrays of one family's meta-gradient."""
+        """Bytes that the compiler reserves for the temporary arrays of one family's meta-gradient."""
         return self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis().temp_size_in_bytes
 
     def choose(self, limit: float, predicted: dict[str, dict[str, int]]) -> dict[str, Plan]:
-        """Per family the fastest strategy that fits into `limit` bytes; if none does, the smallest with fewer agents at once."""
+        """Plan each family: the fastest strategy that fits, or if none does, the smallest with fewer agents at once.
+
+        Args:
+            limit: bytes.
+            predicted: bytes by family and strategy.
+        """
         for family in self.families:
             bytes_of, at_once = predicted[family.name], self.settings.agents_at_once
             fitting = [strategy for strategy in STRATEGIES if bytes_of[strategy] <= limit]
@@ -128,12 +133,16 @@ class Discoverer:
         return Programs(functools.partial(refresh_if_due, renew), compiled)
 
     def advance(self, state: MetaState) -> tuple[MetaState, dict[str, Any]]:
-        """One meta-step: the next state (the old one is consumed), and metrics by family, [A] each, and under "" the rest."""
+        """One meta-step.
+
+        Returns:
+            The next state (the buffers of the old one are donated), and metrics: by family, [A] each, and under "" the optimiser's.
+        """
         state, metrics = jax.block_until_ready(meta_step(self.compile(), self._optimise, state))
         named = dict(zip([*(family.name for family in self.families), ""], metrics, strict=True))
         return state, jax.tree.map(np.asarray, named)
 
 
 def refresh_if_due(renew: Callable[[Member], Member], members: Member) -> Member:
-    """Births are rare and their program is slow: look first whether any life is over."""
+    """Refresh the population only if some lifetime is over: that is rare, and the program for it is slow."""
     return renew(members) if bool(np.any(np.asarray(members.age) >= np.asarray(members.budget))) else members

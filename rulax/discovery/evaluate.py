@@ -1,9 +1,9 @@
-"""How good a rule is: fresh agents that live by it from birth, and what they earn at the end, between two yardsticks.
+"""Evaluation of a rule: fresh agents are trained with it, and their final return is compared with two baselines.
 
     score = (return - untrained) / (actor_critic - untrained)
 
-0 is an agent that learns nothing, 1 one that learns by a rule written by people in as many environment steps. The agents, their
-tasks and their luck are the same at every evaluation, so that scores of one run differ by the rule alone.
+A score of 0 means that nothing was learned, 1 that the agents learned as much as with a hand-designed rule in as many environment
+steps. Every evaluation uses the same initial agents, tasks and random keys, so scores of one run differ by the rule alone.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ EVALUATION_SEED = 2025  # never a run's own seed: scores of runs with different 
 
 
 class Baselines(NamedTuple):
-    """Final returns that a score is measured by, in one family."""
+    """Final returns in one family that a score is relative to."""
 
     untrained: float
     actor_critic: float
 
     @property
     def scale(self) -> float:
-        """What a score of 1 is worth; where the hand-designed rule gains nothing, one unit of return."""
+        """The gain in return that is a score of 1; one unit of return where the hand-designed rule gains nothing."""
         gain = self.actor_critic - self.untrained
         return gain if gain > 1e-3 * max(1.0, abs(self.untrained)) else 1.0
 
     def score(self, final_return: float) -> float:
-        """Where a return stands between them; agents of which no episode ends are the worst."""
+        """The score of a final return; where no episode ended (NaN), the lowest score."""
         if not np.isfinite(final_return):
             return WORST
         return float(np.clip((final_return - self.untrained) / self.scale, WORST, BEST))
 
 
 class OnceTrainer(CompiledTrainer):
-    """Trains as every trainer does; its program runs once, so that the quickest to compile is the best."""
+    """A trainer whose program runs only once, so that time to compile matters more than speed."""
 
     compile_options = COMPILE_FAST
 
@@ -68,14 +68,22 @@ class Evaluation:
         self._initial_state: Any = None
 
     def prepare(self) -> None:
-        """Make the newborn agents and compile their life; `run` would do it otherwise."""
+        """Initialise the agents and compile their training, which `run` would otherwise do first."""
         if self._initial_state is None:
             key = jax.random.key(EVALUATION_SEED)
             self._initial_state = self.trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
             self.trainer.compile(self._initial_state)
 
     def run(self, rule_params: PyTree, stopped: Callable[[], bool] = lambda: False) -> float | None:
-        """The agents' final return with this rule; None if somebody asked to stop. NaN if no episode ever ended."""
+        """Train the agents with a rule.
+
+        Args:
+            rule_params: the rule's parameters.
+            stopped: whether the user has asked to stop.
+
+        Returns:
+            Their mean final return; NaN if no episode ended, None if stopped.
+        """
         self.prepare()
         trainer = self.trainer
         trainer.rule_params = rule_params
@@ -90,7 +98,12 @@ class Evaluation:
 
 
 def late_mean(returns: np.ndarray, episodes: np.ndarray) -> float:
-    """Mean return of the episodes in the last part, from sums per iteration [I]; if none ended there, of the last that did."""
+    """Mean return of the episodes that ended in the last part of training; if there were none, of the last that ended.
+
+    Args:
+        returns: [I], the sum of the returns of the episodes that ended in each iteration.
+        episodes: [I], how many ended.
+    """
     ended = np.flatnonzero(episodes)
     if not len(ended):
         return float("nan")
@@ -99,14 +112,14 @@ def late_mean(returns: np.ndarray, episodes: np.ndarray) -> float:
 
 
 def evaluation_steps(recipe: Recipe, updates: int) -> int:
-    """Environment steps of one evaluation, the same for the rule and for its yardsticks."""
+    """Environment steps of one evaluation, the same for the rule and for the baselines."""
     return updates * recipe.learning.streams * recipe.learning.unroll
 
 
 def measure_baselines(
     name: str, environment: Environment, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int
 ) -> Baselines:
-    """Both yardsticks of one family: the same agents as in an exam, never updated; and a rule in its own recommended settings."""
+    """Both baselines of one family: the agents of an evaluation without updates, and a rule in its own recommended settings."""
     found = []
     for each in (frozen(recipe), hand_designed):
         evaluation = Evaluation(name, environment, each, seeds, steps, OnceTrainer)
@@ -115,7 +128,7 @@ def measure_baselines(
 
 
 def frozen(recipe: Recipe) -> Recipe:
-    """The same agents, which never change: a loss of zero instead of a learning rate of zero spares compiling the rule."""
+    """The recipe of agents that never change. Its loss is zero, rather than its learning rate, to avoid compiling the rule."""
 
     def targets(rule_params: PyTree, state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
         del rule_params, batch

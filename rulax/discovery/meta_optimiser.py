@@ -1,6 +1,6 @@
-"""From the agents' gradients to the next rule: one Adam per agent and then the mean of their steps, or one Adam on the mean.
+"""The outer optimiser: one Adam per agent and then the mean of their steps, or one Adam on the mean of their gradients.
 
-An agent whose gradient is not a number is left out: of the mean, and of its own Adam's memory.
+An agent whose gradient is not finite is left out of the mean, and its Adam's moments stay as they were.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class MetaOptimiser(NamedTuple):
     """A pair of pure functions over the gradients [A, ...] of all agents."""
 
     init: Callable[[PyTree, int], PyTree]  # (meta_params, number of agents) -> state
-    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]  # (meta_params, state, grads [A]) -> ...
+    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]  # (meta_params, state, grads [A]) -> the next, metrics
 
 
 class OptimiserState(NamedTuple):
-    """Memories of Adam (one, or one per agent) and the number of meta-steps, which sets the learning rate."""
+    """Adam's moments (one set, or one per agent) and the number of meta-steps, which determines the learning rate."""
 
     adam: PyTree
     count: Array  # type: ignore[assignment]  # [] int32
 
 
 def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
-    """The one that the settings ask for."""
+    """The optimiser that the settings describe; schedules end after `total_steps` meta-steps."""
     parts = [optax.clip_by_global_norm(settings.meta_clip)] if settings.meta_clip else []
     transform = optax.chain(*parts, optax.scale_by_adam())
     rate = learning_rate(Learning(learning_rate=settings.meta_learning_rate, schedule=settings.meta_schedule), total_steps)
@@ -71,7 +71,7 @@ def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
 
 
 def mean_of_good(values: PyTree, good: Array) -> PyTree:
-    """Mean over the agents [A] that are good; 0 if none is."""
+    """Mean of leaves [A, ...] over the agents that are `good` [A]; 0 if there are none."""
     number = jnp.maximum(jnp.sum(good), 1)
 
     def mean(x: Array) -> Array:

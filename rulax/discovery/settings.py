@@ -1,4 +1,4 @@
-"""Numbers that say how a rule is discovered. No JAX here: the command line builds its flags from these fields."""
+"""Settings of discovery. No JAX here: the command line builds its flags from these fields."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class Discovery:
     """The outer loop. Defaults are the paper's (Oh et al. 2025, Methods) where it states a number and two cores can bear it."""
 
     agents: int = 2
-    """Agents per environment, each with its own life."""
+    """Agents per environment, each with a lifetime of its own."""
     window: int = 20
     """Agent updates through which one meta-gradient reaches (N)."""
     validation_unroll: int = 32
     """Steps per stream of the experience by which a window is judged."""
     lifetimes: tuple[int, ...] = (100, 200, 400)
-    """Lengths of life in updates; one is drawn at birth with probability inversely proportional to it."""
+    """Lengths of a lifetime in updates; each agent draws one with probability inversely proportional to it."""
     collection: Literal["on_policy", "before_window"] = "on_policy"
     """Which agent collects a window's experience: the one that each update starts from, or, for all updates and for validation, the
     one before the window (as in DeepMind's notebook; importance weights then correct the critic's estimates)."""
@@ -54,15 +54,15 @@ class Discovery:
     critic_activate_last: bool = True
     """Whether the last of them is followed by the non-linearity (in the notebook it is not)."""
     critic_head_std: float = 0.0
-    """Deviation of the first weights of the critic's head (0.01 in the notebook); 0 means 1/sqrt(inputs)."""
+    """Standard deviation of the initial weights of the critic's head (0.01 in the notebook); 0 means 1/sqrt(inputs)."""
     critic_learning_rate: float = 3e-4
-    """Its step size."""
+    """Step size of the critic."""
     critic_discount: float = 0.997
-    """Its discount."""
+    """Discount of the critic's values."""
     critic_trace: float = 0.95
-    """Lambda of its V-trace targets."""
+    """Lambda of the critic's V-trace targets."""
     critic_learns_from: Literal["updates", "validation"] = "updates"
-    """The fresh experience of every update, or that of validation alone."""
+    """Experience that trains the critic: the fresh rollout of every update, or validation alone."""
     critic_statistics: Literal["all", "learned"] = "all"
     """Experience that enters the moving averages by which advantages are normalised: all that the critic judges, or only what it
     learns from (as in the notebook, where validation leaves no trace)."""

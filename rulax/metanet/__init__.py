@@ -1,1 +1,1 @@
-"""The network of a discovered rule: it reads what happened and what was predicted, and says what should have been predicted."""
+"""The meta-network of a discovered rule: from experience and predictions to targets for the predictions."""

@@ -1,4 +1,4 @@
-"""Learned encodings: y and z become numbers, actions become a set. Between metanet/features.py and the two LSTMs."""
+"""Learned encodings of y, z and the set of actions. Between metanet/features.py and the two LSTMs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rulax.types import Array, now
 
 
 class Encoder(eqx.Module):
-    """The learned part. There are two of them: one feeds the LSTM over time, one the LSTM over updates."""
+    """Parameters of one encoder. There are two of them: one for the LSTM over time, one for the LSTM over updates."""
 
     state_prediction: MLP | None
     action_prediction: MLP | None
@@ -31,7 +31,7 @@ class Encoder(eqx.Module):
 
 
 class Encoding(NamedTuple):
-    """One encoder's reading of a batch."""
+    """The output of one encoder for one batch."""
 
     inputs: Array  # [T, B, I]
     handed_on: Array | None  # [T, B, I] the part that may reach the steps before; None: all of it, predictions included
@@ -39,7 +39,7 @@ class Encoding(NamedTuple):
 
 
 def encode(encoders: tuple[Encoder, ...], signals: Signals) -> list[Encoding]:
-    """Each encoder's reading. What does not depend on an encoder, such as the softmax of y and z, is computed once for all."""
+    """The output of each encoder. What does not depend on an encoder, such as the softmax of y and z, is computed only once."""
     states = _by_encoder(signals.state_predictions, [encoder.state_prediction for encoder in encoders])
     actions = _by_encoder(signals.action_predictions, [encoder.action_prediction for encoder in encoders])
     return [_assemble(*parts, signals) for parts in zip(encoders, states, actions, strict=True)]

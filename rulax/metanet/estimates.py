@@ -23,7 +23,7 @@ class Scales(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """What the action value says of a trajectory. Targets and advantages come from the slow copy, as in Muesli."""
+    """Value estimates of one batch. Targets and advantages are computed with the slow copy, as in Muesli."""
 
     values: Array  # [T+1, B, A]  the agent's own q
     value: Array  # [T+1, B]     their mean under the agent's policy

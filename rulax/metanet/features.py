@@ -1,4 +1,4 @@
-"""What the meta-network looks at: each group of inputs is one function. Between metanet/estimates.py and metanet/encoder.py.
+"""The inputs of the meta-network: one function per group of inputs. Between metanet/estimates.py and metanet/encoder.py.
 
 Per step, in this order (27 numbers for Disco103):
 
@@ -97,7 +97,7 @@ def slow_policy_taken(slow_probabilities: Array, action: Array) -> Array:
 
 
 def value_channels(estimates: Estimates) -> list[Array]:
-    """What the slow copy's q says of each action, three times [T, B, A]."""
+    """The slow copy's q, its advantage and its normalised advantage for each action, [T, B, A] each."""
     advantages, normalised = estimates.action_advantages, estimates.normalised_action_advantages
     return now([sign_log(estimates.slow_values), sign_log(advantages), normalised])
 

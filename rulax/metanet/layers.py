@@ -14,9 +14,9 @@ from rulax.types import Array
 
 
 class ActionSet(eqx.Module):
-    """One layer over a set of actions: the same weights for every action, which also sees the mean over all of them.
+    """One layer over a set of actions, with the same weights for every action.
 
-    out_a = own(x_a) + mean(x) with two matrices, so the layer serves any number of actions and does not know their order.
+    out_a = relu(x_a W_own + mean_b(x_b) W_mean + bias), so the layer takes any number of actions in any order.
     """
 
     weight_own: Array  # [inputs, outputs]
@@ -27,16 +27,24 @@ class ActionSet(eqx.Module):
         weight = initial_weight(key, (2 * inputs, outputs))
         self.weight_own, self.weight_mean = weight[:inputs], weight[inputs:]
         if per_state:
-            # Scaled as if alone: among hundreds of numbers per state, the few per action would hardly tell actions apart.
+            # Scaled by their own number: among hundreds of inputs per state, the few per action would hardly matter otherwise.
             self.weight_own = self.weight_own.at[per_state:].multiply((inputs / (inputs - per_state)) ** 0.5)
         self.bias = jnp.zeros(outputs)
 
     def __call__(self, per_action: Array, per_state: Array | None = None) -> Array:
-        """From [..., A, C] to [..., A, outputs], ReLU included; `per_state` [..., D] stands before the C in every action."""
+        """One layer, ReLU included.
+
+        Args:
+            per_action: [..., A, C].
+            per_state: [..., D] inputs shared by all actions, which come before the C inputs of each; or None.
+
+        Returns:
+            [..., A, outputs].
+        """
         depth = 0 if per_state is None else per_state.shape[-1]
         shared = jnp.mean(per_action, -2) @ self.weight_mean[depth:] + self.bias
         if per_state is not None:
-            # What is the same for all actions is its own mean: one product per state instead of one per action.
+            # Inputs shared by all actions equal their mean, so one product per state is enough.
             shared = shared + per_state @ (self.weight_own[:depth] + self.weight_mean[:depth])
         return jax.nn.relu(per_action @ self.weight_own[depth:] + shared[..., None, :])
 
@@ -59,10 +67,10 @@ class ActionSets(eqx.Module):
 
 
 def encode_softmax(logits: Array, encoders: Sequence[MLP]) -> list[Array]:
-    """What each encoder (two layers, one number out) makes of softmax(logits) [..., N]: a list of [...].
+    """Encode softmax(logits) [..., N] by each encoder (two layers, one output): a list of [...].
 
-    The exponentials are taken once and multiplied once with all first layers side by side; the normaliser divides the few
-    numbers that come out, not the N that go in.
+    Exponentials are computed once and multiplied by the first layers of all encoders in one product; the normaliser is applied to
+    the few outputs rather than to the N inputs.
     """
     largest = jax.lax.stop_gradient(jnp.max(logits, -1, keepdims=True))  # only guards against overflow: it cancels
     powers = jnp.exp(logits - largest)

@@ -1,4 +1,4 @@
-"""The rule's memory over an agent's life: an LSTM that reads one vector per update. Called by metanet/network.py."""
+"""The rule's memory over an agent's lifetime: an LSTM with one step per update. Called by metanet/network.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rulax.types import Array
 
 
 class Lifetime(eqx.Module):
-    """One step per update of the agent. It can keep statistics of a life, such as the scale of rewards."""
+    """Parameters of that LSTM and of its inputs. It can learn statistics of a lifetime, such as the scale of rewards."""
 
     encoder: Encoder
     pool: Linear  # per step, then averaged over the batch
@@ -28,7 +28,15 @@ class Lifetime(eqx.Module):
         self.memory = LSTM(key_memory, sizes.lifetime_embedding, sizes.lifetime_hidden)
 
     def remember(self, state: LSTMState, inputs: Array, summary: Array, target: Array | None, known: Array) -> LSTMState:
-        """The memory after an update that read `inputs` [T, B, I] and made `summary` [T, B, 1] and y's `target` [T, B, N]."""
+        """The memory after one update.
+
+        Args:
+            state: the memory before it.
+            inputs: [T, B, I] from this LSTM's own encoder.
+            summary: [T, B, 1] from the features behind the gate.
+            target: [T, B, N] target logits of y, or None for a rule without predictions.
+            known: [T, B] steps that count in the mean over the batch.
+        """
         parts = [inputs, summary]
         if target is not None and self.encoder.state_prediction is not None:
             parts.append(encode_softmax(target, [self.encoder.state_prediction])[0][..., None])
@@ -39,6 +47,6 @@ class Lifetime(eqx.Module):
 
 
 def start_lifetime(sizes: Sizes) -> LSTMState | tuple[()]:
-    """Memory before the first update; () for a rule that has none."""
+    """The memory before the first update: zeros, or () for a rule without one."""
     zeros = jnp.zeros(sizes.lifetime_hidden)
     return LSTMState(zeros, jnp.copy(zeros)) if sizes.lifetime else ()

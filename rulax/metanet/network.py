@@ -65,7 +65,15 @@ class MetaNetwork(eqx.Module):
         self.lifetime = Lifetime(next(keys), sizes) if sizes.lifetime else None
 
     def read(self, signals: Signals, memory: PyTree) -> tuple[PyTree, MetaReading]:
-        """The lifetime's memory after this update (() if there is none) and the targets; the memory *before* sets the gate."""
+        """Compute the targets of one batch.
+
+        Args:
+            signals: the inputs, before any learned encoding.
+            memory: the lifetime's memory before this update, which sets the gate; () for a rule without one.
+
+        Returns:
+            The memory after this update, and the targets with all intermediate results.
+        """
         encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
         encodings = encode(encoders, signals)
         recurrent = unroll_backwards(self.trajectory, encodings[0], signals.ends)
@@ -109,8 +117,16 @@ def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:
 
 
 def as_in_reference(network: MetaNetwork) -> MetaNetwork:
-    """A freshly drawn network, rescaled to the reference's initialisation: gate bias 0, deviation 0.3 in the policy head."""
-    network = eqx.tree_at(lambda net: net.policy.weight, network, network.policy.weight * (HEAD_STD / POLICY_STD))
+    """A freshly drawn network, rescaled to the reference's initialisation.
+
+    There the gate's bias is 0, the policy head has a deviation of 0.3, and in the layer before it the few weights that read single
+    actions are drawn like the many that read the state. A weight is drawn as a multiple of its deviation, so rescaling is enough.
+    """
+    layer, depth = network.policy_set.layers[0], network.trajectory.size
+    inputs = layer.weight_own.shape[0]
+    own = layer.weight_own.at[depth:].multiply(((inputs - depth) / inputs) ** 0.5)
+    policy = network.policy.weight * (HEAD_STD / POLICY_STD)
+    network = eqx.tree_at(lambda net: (net.policy_set.layers[0].weight_own, net.policy.weight), network, (own, policy))
     if network.gate is None:
         return network
     return eqx.tree_at(lambda net: net.gate.bias, network, network.gate.bias - GATE_BIAS)

@@ -1,13 +1,13 @@
-"""What a discovered rule is made of: the sizes and switches of its meta-network, and the constants of its losses.
+"""Settings of a discovered rule: sizes and switches of its meta-network, and the constants of its losses.
 
-Nothing here imports JAX: the command line reads these fields, and rule files store them.
+No JAX here: the command line reads these fields, and rule files store them.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-ABLATIONS = {  # what a discovered rule can be without, as in `disco103:no_yz`, and the switch of `Sizes` that it turns off
+ABLATIONS = {  # as in `disco103:no_yz`: the switch of `Sizes` that each turns off
     "no_yz": "predictions",
     "no_bootstrap": "bootstrap",
     "no_lifetime": "lifetime",
@@ -29,17 +29,17 @@ class Sizes:
     hidden: int = 256
     """Width of the LSTM that runs backwards in time."""
     embedding: int = 16
-    """Hidden width of the encoders of y and z; what they put out is one number."""
+    """Hidden width of the encoders of y and z, whose output is one number."""
     action_channels: tuple[int, ...] = (16, 2)
-    """Channels of the action-set convolution that reads what is known of each action."""
+    """Channels of the action-set convolution that reads the inputs per action."""
     policy_channels: tuple[int, ...] = (16,)
     """Channels of the action-set convolution before the policy target."""
     lifetime_hidden: int = 128
     """Width of the LSTM that runs over the agent's updates."""
     lifetime_embedding: int = 16
-    """Width of the one vector per update that it reads."""
+    """Width of its input, one vector per update."""
     predictions: bool = True
-    """Whether the agent makes the predictions y and z, which have no meaning but what discovery gives them."""
+    """Whether the agent makes the predictions y and z, whose meaning is left to discovery."""
     bootstrap: bool = True
     """Whether a target may depend on predictions of later states: y, z and the value at t + 1 (its Retrace advantage stays)."""
     lifetime: bool = True
@@ -79,7 +79,7 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Constants:
-    """Numbers of a discovered rule that were chosen by people, with the values that Disco103 was found with."""
+    """Hand-chosen constants of a discovered rule, with the values that Disco103 was discovered with."""
 
     discount: float = 0.997
     """Discount of the action value."""

@@ -10,11 +10,11 @@ import pytest
 
 from rulax.discovery.critic import improve, judge
 from rulax.discovery.meta_step import estimate, rule_problem
-from rulax.discovery.outer_loss import PENALTY, outer_loss
+from rulax.discovery.outer_loss import outer_loss, penalties
 from rulax.discovery.population import init_population
 from rulax.discovery.window import describe, rewards_of
 from rulax.learning.rollout import act
-from rulax.learning.update import update
+from rulax.learning.update import follow_targets, make_targets
 from rulax.settings import Learning
 from tests.discovery.environments import ACTIONS, random_experience
 from tests.discovery.families import make_family, rule_params
@@ -65,28 +65,28 @@ def acting_policy(agent, experience):
     return jnp.stack([agent.act(experience.observation[t], experience.first[t], ())[0] for t in range(len(experience.action))])
 
 
-def by_hand(params):
+def by_hand(params, member):
     """The outer loss of a window, written out; and everything else that it leaves behind."""
-    member, settings, learner = newborn(), family().settings, family().learner
+    settings, learner = family().settings, family().learner
     (*training, validation), keys, actor = collected(member)
-    state, critic, norms, losses, penalties = member.life.learner_state, member.critic, [], [], []
+    state, critic, norms, losses, penalised = member.life.learner_state, member.critic, [], [], []
     for experience, key in zip(training, keys, strict=False):
         policy = jax.lax.stop_gradient(acting_policy(state.params, experience))
         critic, measured = improve(settings, critic, experience, policy)
-        before = state
-        state, metrics = update(learner, params, state, experience, key)
+        before, made = state, make_targets(learner, params, state, experience)
+        state, _ = follow_targets(learner, params, state, made, key)
+        penalised.append(penalties(made.targets, made.batch))
         norms.append(optax.global_norm(jax.tree.map(lambda new, old: new - old, state.params, before.params)))
         losses.append(measured["critic_loss"])
-        penalties.append({name.removeprefix(PENALTY): v for name, v in metrics.items() if name.startswith(PENALTY)})
     judgement = judge(settings, critic, validation, jax.lax.stop_gradient(acting_policy(state.params, validation)))
-    means = jax.tree.map(lambda *values: sum(values) / len(values), *penalties)
+    means = jax.tree.map(lambda *values: sum(values) / len(values), *penalised)
     loss, _ = outer_loss(settings, state.params, validation, judgement.normalised_advantage, means)
     return loss, (state, critic, judgement, training, validation, actor, jnp.stack(norms), jnp.stack(losses))
 
 
 @functools.cache
 def reference():
-    return jax.jit(jax.value_and_grad(by_hand, has_aux=True))(rule_params())
+    return jax.jit(jax.value_and_grad(by_hand, has_aux=True))(rule_params(), newborn())
 
 
 def close(ours, wanted, rtol=1e-5):

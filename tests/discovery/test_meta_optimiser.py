@@ -70,7 +70,7 @@ def test_one_adam_per_agent_then_the_mean():
     np.testing.assert_allclose(metrics[0]["meta_gradient_mean_of_norms"], jnp.mean(norms), rtol=1e-5)
     mean = jax.tree.map(lambda x: jnp.mean(x, 0), gradients(0))
     np.testing.assert_allclose(metrics[0]["meta_gradient_norm_of_mean"], optax.global_norm(mean), rtol=1e-5)
-    assert float(metrics[0]["meta_gradient_norm_of_mean"]) < 0.9 * float(metrics[0]["meta_gradient_mean_of_norms"])
+    assert float(metrics[0]["meta_gradient_norm_of_mean"]) < 0.99 * float(metrics[0]["meta_gradient_mean_of_norms"])
     assert [int(shown["bad_agents"]) for shown in metrics] == [0] * STEPS
 
 

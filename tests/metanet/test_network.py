@@ -142,12 +142,15 @@ def test_the_meta_gradient_crosses_through_predictions_only():
 
 
 def test_a_rule_can_start_as_the_references_do():
-    """Its gate is shut for a memory of zeros; the policy head has a deviation of 0.3 (cut at two of them)."""
+    """Its gate is shut for a memory of zeros; its policy head has a deviation of 0.3 (cut at two of them); the layer before has one
+    deviation for all weights."""
     sizes = dataclasses.replace(Sizes(), policy_channels=(500,), hidden=8, lifetime_hidden=4)
     ours = MetaNetwork(jax.random.key(0), sizes)
     theirs = as_in_reference(ours)
     assert not np.any(theirs.gate(jnp.zeros(4)))
     assert np.all(np.asarray(ours.gate(jnp.zeros(4))) == 1)
     np.testing.assert_allclose([jnp.std(net.policy.weight) for net in (ours, theirs)], [3 * 0.88, 0.3 * 0.88], rtol=0.1)
+    parts = (theirs.policy_set.layers[0].weight_own[:8], theirs.policy_set.layers[0].weight_own[8:])
+    np.testing.assert_allclose([jnp.std(part) for part in parts], 0.88 * (2 * 10) ** -0.5, rtol=0.1)
     same = jax.tree.map(lambda a, b: bool(jnp.all(a == b)), ours, theirs)
-    assert sum(not equal for equal in jax.tree.leaves(same)) == 2
+    assert sum(not equal for equal in jax.tree.leaves(same)) == 3
