@@ -2,7 +2,7 @@
 
 Scores are arrays [..., S, E]: S seeds in each of E environments, one array per rule. A statistic reduces the last two axes, so
 that a bootstrap is one call on [R, S, E]. The statistics are those of Agarwal et al. (2021), "Deep reinforcement learning at the
-edge of the statistical precipice"; docs/compare.md explains how to read them. NumPy only.
+edge of the statistical precipice"; docs/compare.md explains how to read them. NumPy and SciPy only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 Statistic = Callable[..., np.ndarray]  # (scores [..., S, E]) -> [...]
 
@@ -113,7 +114,7 @@ def signed_rank_test(differences: np.ndarray) -> float:
     differences = differences[differences != 0]
     if not len(differences):
         return 1.0
-    doubled = np.rint(2 * ranks(np.abs(differences))).astype(int)  # ties share a rank, perhaps a half: doubled, all are whole
+    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(int)  # ties share a rank, perhaps a half: doubled, all are whole
     total = int(doubled.sum())
     chances = np.zeros(total + 1)
     chances[0] = 1.0
@@ -124,15 +125,17 @@ def signed_rank_test(differences: np.ndarray) -> float:
     return float(min(1.0, 2 * min(chances[: plus + 1].sum(), chances[plus:].sum())))
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    """1 for the smallest; equal values share the mean of their ranks."""
-    ordered, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    del ordered
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[place]
-
-
 # -- how sure one can be -------------------------------------------------------------------------------------------------------
+
+
+def student_factor(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """By how many standard errors a two-sided interval reaches to either side of a mean (Student's t).
+
+    Args:
+        degrees: degrees of freedom, the number of values minus one; at least 1.
+        confidence: the share of such intervals that contain the true mean.
+    """
+    return float(stats.t.ppf((1 + confidence) / 2, degrees))
 
 
 def resample(scores: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:

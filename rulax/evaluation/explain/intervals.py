@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from rulax.evaluation.statistics import student_factor
+
 RESAMPLES = 1000
-# Student's t, two-sided 95 %, by degrees of freedom; folds are few, so no table of a statistics package is needed.
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 Numbers = dict[str, Any]
 
@@ -43,5 +43,5 @@ def over_folds(values: np.ndarray) -> Numbers:
     mean = float(values.mean())
     if len(values) < 2:
         return {"value": mean, "low": None, "high": None, "count": 1}
-    half = STUDENT.get(len(values) - 1, 1.96) * float(values.std(ddof=1)) / len(values) ** 0.5
+    half = student_factor(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
     return {"value": mean, "low": mean - half, "high": mean + half, "count": len(values)}
