@@ -114,7 +114,7 @@ def signed_rank_test(differences: np.ndarray) -> float:
     differences = differences[differences != 0]
     if not len(differences):
         return 1.0
-    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(int)  # ties share a rank, perhaps a half: doubled, all are whole
+    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(int)  # ties share a rank and a half: doubled, all are whole
     total = int(doubled.sum())
     chances = np.zeros(total + 1)
     chances[0] = 1.0

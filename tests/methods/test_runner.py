@@ -12,13 +12,13 @@ from rulax.commands.method import run as method
 from rulax.commands.method.record import Seed, interval, read_record
 from rulax.errors import Interrupted, UserError
 from rulax.methods import base, catalogue
-from rulax.methods.base import Experiment, Progress, Published, Reference, Study, score
+from rulax.methods.base import Experiment, Progress, Published, Reference, SeedRun, score
 
 STEPS = 4
 started: list[int] = []
 
 
-class Known(Study):
+class Known(SeedRun):
     """Test values 1 + seed + (-0.5, 0.5), after four meta-updates."""
 
     def __init__(self, suite, seed):
