@@ -14,9 +14,9 @@ Numbers = dict[str, Any]
 
 
 def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int = 0) -> Numbers:
-    """Mean of values [N], NaN left out, with the 95 % percentile interval of a bootstrap that draws whole groups [N].
+    """Mean of values [N], ignoring NaN, with the 95 % percentile interval of a bootstrap over whole groups [N].
 
-    Steps of one episode are not independent, so it is episodes (or streams) that are drawn again, never single steps.
+    Steps of one episode are not independent, so the bootstrap draws episodes (or streams), never single steps.
     """
     values = np.asarray(values, np.float64).reshape(-1)
     groups = np.arange(len(values)) if groups is None else np.asarray(groups).reshape(-1)
@@ -35,7 +35,7 @@ def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int 
 
 
 def over_folds(values: np.ndarray) -> Numbers:
-    """Mean over folds with the 95 % interval of Student's t. Folds share training data, so it is somewhat too narrow."""
+    """Mean over folds [F] with the 95 % interval of Student's t. Folds share training data, so it is somewhat too narrow."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values)]
     if not len(values):
