@@ -1,1 +1,1 @@
-"""What came of it: scores, and statistics that say how far they can be trusted."""
+"""How good the results are: scores, statistics with their uncertainty, exact references, and explanations of rules."""

@@ -1,4 +1,4 @@
-"""Scores on the papers' own axes: 0 is who acts at random, 1 a human (Atari) or the best there is (ProcGen)."""
+"""Scores normalised as in the papers: 0 is random play, 1 a human (Atari) or the highest possible return (ProcGen)."""
 
 from __future__ import annotations
 
@@ -90,23 +90,29 @@ PROCGEN_ID = re.compile(r"(?P<game>[A-Z][a-z]+)(?P<levels>Easy|Hard)-v0")
 
 
 ENVPOOL_ATARI = "-v5"  # how EnvPool's ids of Atari games end
-# Options that leave scores comparable with the published ones, whatever they are: who computes, what is shown, how a game starts,
-# which buttons there are and whether they stick, what a lost life is worth to the learner. In atari/, in envpool/, in its ProcGen.
+# Options that may have any value without making scores incomparable with the published ones: threads, observations, how a game
+# starts, which actions there are and whether they are sticky, and what a lost life means to the learner.
+# First those of atari/, then those of envpool/ (Atari and ProcGen).
 COMPARABLE = {"threads", "sticky", "noops", "life_loss", "fire", "actions", "stack"}
 COMPARABLE |= {"num_threads", "repeat_action_probability", "noop_max", "zero_discount_on_life_loss", "use_fire_reset"}
 COMPARABLE |= {"full_action_space", "stack_num", "num_levels", "start_level"}
-# Any other option only where it says what is so without it: it would change what is paid, or how long a game lasts.
+# Options that change rewards or the length of a game are allowed only with the published value. All others are refused.
 AS_PUBLISHED = {"clip": False, "frames": 108_000, "skip": 4}
 AS_PUBLISHED |= {"reward_clip": False, "episodic_life": False, "frame_skip": 4, "max_episode_steps": 27_000}
-MODES = {0: "Easy", 1: "Hard"}  # ProcGen's `distribution_mode`, which wins over the id; others have no published axis
+MODES = {0: "Easy", 1: "Hard"}  # ProcGen's `distribution_mode`, which overrides the id; other modes have no published scores
 _BY_PLAIN_NAME = {game.casefold(): game for game in ATARI57}
 
 
 def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[str, float, float] | None:
-    """What the axis is called, and which scores are 0 and 1 on it; None where nobody has published an axis.
+    """The published axis of an environment, if there is one.
 
-    Only options that leave scores comparable keep it (`COMPARABLE`: threads, sticky, noops, life_loss, fire, actions, ...). Those
-    that change what is paid or how long a game lasts, such as clip, frames and skip, do not, nor do options that nobody listed.
+    Args:
+        environment: an environment's id, such as `atari/pong`.
+        options: the options it is made with. Scores stay comparable under those in `COMPARABLE`; options that change rewards or
+            the length of a game, such as clip, frames and skip, must have their published values, and all others rule it out.
+
+    Returns:
+        The name of the axis and the scores that are 0 and 1 on it; None if there are no published scores to compare with.
     """
     family, _, id = environment.partition("/")
     changed = {name: value for name, value in (options or {}).items() if name not in COMPARABLE}
@@ -114,7 +120,7 @@ def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[st
     if any(name not in AS_PUBLISHED or value != AS_PUBLISHED[name] for name, value in changed.items()):
         return None
     if family == "atari" or (family == "envpool" and id.endswith(ENVPOOL_ATARI)):
-        game = _BY_PLAIN_NAME.get(id.removesuffix(ENVPOOL_ATARI).replace("_", "").casefold())  # atari/ms_pacman is a name, too
+        game = _BY_PLAIN_NAME.get(id.removesuffix(ENVPOOL_ATARI).replace("_", "").casefold())  # atari/ms_pacman is accepted as well
         return None if game is None else ("human-normalised", *ATARI57[game])
     levels = PROCGEN_ID.fullmatch(id) if family == "envpool" else None
     played = MODES.get(mode) if mode is not None else levels and levels["levels"]
@@ -124,6 +130,6 @@ def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[st
 
 
 def normalised(environment: str, score: float, options: Mapping[str, Any] | None = None) -> float | None:
-    """(score - random) / (human - random), or None where there is no axis."""
+    """(score - random) / (human - random), or None where `ends` finds no published axis."""
     axis = ends(environment, options)
     return None if axis is None else (score - axis[1]) / (axis[2] - axis[1])

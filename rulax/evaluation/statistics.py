@@ -1,8 +1,8 @@
-"""How good a rule is over seeds and environments, how sure one can be of it, and whether one rule beats another.
+"""How good a rule is over seeds and environments, how certain that is, and whether one rule beats another.
 
 Scores are arrays [..., S, E]: S seeds in each of E environments, one array per rule. A statistic reduces the last two axes, so
 that a bootstrap is one call on [R, S, E]. The statistics are those of Agarwal et al. (2021), "Deep reinforcement learning at the
-edge of the statistical precipice"; docs/compare.md explains how to read them. NumPy only.
+edge of the statistical precipice"; docs/compare.md explains how to read them. NumPy and SciPy only.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 Statistic = Callable[..., np.ndarray]  # (scores [..., S, E]) -> [...]
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
-FEW_SEEDS, ENOUGH_SEEDS = 3, 5  # below the first an interval says nothing, below the second it is too narrow
-LEAST_FOR_IQM = 4  # runs in all: with fewer there is no quarter to leave out
+FEW_SEEDS, ENOUGH_SEEDS = 3, 5  # below the first an interval means little, below the second it is too narrow
+LEAST_FOR_IQM = 4  # runs in total: with fewer there is no quarter to leave out
 
 
 class Interval(NamedTuple):
-    """An estimate, and between which values it would probably lie if all seeds were drawn again; NaN where nobody can say."""
+    """An estimate and its confidence interval over seeds; the ends are NaN where they cannot be estimated."""
 
     value: np.ndarray
     low: np.ndarray
@@ -49,7 +50,7 @@ def interquartile_mean(scores: np.ndarray) -> np.ndarray:
 
 
 def optimality_gap(scores: np.ndarray, goal: float = 1.0) -> np.ndarray:
-    """By how much runs miss the goal on average; what lies beyond the goal makes up for nothing."""
+    """By how much runs fall short of the goal on average; a run beyond the goal does not make up for others."""
     return goal - np.minimum(scores, goal).mean((-2, -1))
 
 
@@ -63,7 +64,7 @@ def performance_profile(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarra
 
 
 def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """How probable it is that a run of the first rule beats one of the second, in an environment drawn at random.
+    """The probability that a run of the first rule beats one of the second, in a random environment.
 
     P(X > Y) + P(X = Y) / 2 over all pairs of seeds, averaged over environments: [..., S, E] and [..., Z, E] -> [...].
     """
@@ -72,7 +73,7 @@ def probability_of_improvement(scores: np.ndarray, others: np.ndarray) -> np.nda
 
 
 class Paired(NamedTuple):
-    """A paired comparison: what the first rule earns more, and how probable so large a difference is by chance alone."""
+    """A paired comparison: how much more the first rule earns, and how likely so large a difference is by chance alone."""
 
     difference: float  # mean over pairs
     pairs: int
@@ -81,10 +82,15 @@ class Paired(NamedTuple):
 
 
 def paired_test(scores: np.ndarray, others: np.ndarray, flips: int = 20_000, seed: int = 0) -> Paired:
-    """Pair equal seeds of equal environments, [S, E] twice.
+    """Compare two rules on pairs of runs with the same seed and environment.
 
-    Were the rules equally good, every difference could as well be its opposite. Both tests are two-sided. The sign-flip test
-    counts all 2^n flips for up to 14 pairs and a random sample beyond.
+    If the rules were equally good, every difference would be as likely as its opposite. Both tests are two-sided.
+
+    Args:
+        scores: of the first rule, [S, E]; NaN for a missing run.
+        others: of the second rule, [S, E].
+        flips: size of the random sample of sign flips; up to 14 pairs all 2^n are counted.
+        seed: of that sample.
     """
     differences = np.ravel(scores - others)
     differences = differences[np.isfinite(differences)]
@@ -95,48 +101,54 @@ def paired_test(scores: np.ndarray, others: np.ndarray, flips: int = 20_000, see
 
 
 def flip_test(differences: np.ndarray, flips: int, seed: int) -> float:
-    """The share of all assignments of signs that move the sum at least as far from zero as the one that was seen."""
+    """The share of all assignments of signs whose sum is at least as far from zero as the observed one; differences [N]."""
     number = len(differences)
     if number <= 14:
         signs = 1 - 2 * (np.arange(2**number)[:, None] >> np.arange(number) & 1)
         extra = 0
     else:
         signs = np.random.default_rng(seed).choice((-1, 1), (flips, number))
-        extra = 1  # what was seen is one of the possible assignments: p is never 0
-    seen = abs(differences.sum())
-    as_far = np.count_nonzero(np.abs(signs @ differences) >= seen * (1 - 1e-12))
+        extra = 1  # the observed assignment is one of the possible ones: p is never 0
+    observed = abs(differences.sum())
+    as_far = np.count_nonzero(np.abs(signs @ differences) >= observed * (1 - 1e-12))
     return float((as_far + extra) / (len(signs) + extra))
 
 
 def signed_rank_test(differences: np.ndarray) -> float:
-    """Wilcoxon's test with the exact distribution, which ties do not disturb; differences of zero are left out."""
+    """The p-value of Wilcoxon's test of differences [N], zeros left out.
+
+    The distribution is exact with ties as well, which SciPy's exact method does not support.
+    """
     differences = differences[differences != 0]
     if not len(differences):
         return 1.0
-    doubled = np.rint(2 * ranks(np.abs(differences))).astype(int)  # ties share a rank, perhaps a half: doubled, all are whole
+    # Ties share the mean of their ranks, which may end in a half: doubled, all ranks are integers.
+    doubled = np.rint(2 * stats.rankdata(np.abs(differences))).astype(int)
     total = int(doubled.sum())
     chances = np.zeros(total + 1)
     chances[0] = 1.0
-    for rank in doubled:  # the sum of the ranks with a plus, after a fair coin for each
+    for rank in doubled:  # the distribution of the sum of positive ranks, one fair coin per rank
         shifted = np.concatenate([np.zeros(rank), chances[: total + 1 - rank]])
         chances = (chances + shifted) / 2
     plus = int(doubled[differences > 0].sum())
     return float(min(1.0, 2 * min(chances[: plus + 1].sum(), chances[plus:].sum())))
 
 
-def ranks(values: np.ndarray) -> np.ndarray:
-    """1 for the smallest; equal values share the mean of their ranks."""
-    ordered, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    del ordered
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[place]
+# -- uncertainty ---------------------------------------------------------------------------------------------------------------
 
 
-# -- how sure one can be -------------------------------------------------------------------------------------------------------
+def student_factor(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """By how many standard errors a two-sided interval reaches to either side of a mean (Student's t).
+
+    Args:
+        degrees: degrees of freedom, the number of values minus one; at least 1.
+        confidence: the share of such intervals that contain the true mean.
+    """
+    return float(stats.t.ppf((1 + confidence) / 2, degrees))
 
 
 def resample(scores: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """Seeds drawn anew with replacement in every environment by itself (the strata), [S, E] -> [R, S, E]."""
+    """Draw seeds with replacement, independently in every environment (the strata), [S, E] -> [R, S, E]."""
     seeds, environments = scores.shape
     drawn = generator.integers(0, seeds, (resamples, seeds, environments))
     return np.take_along_axis(scores[None], drawn, 1)
@@ -149,9 +161,17 @@ def interval(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Interval:
-    """A statistic of one rule's scores, or of several rules', with its percentile interval by the stratified bootstrap.
+    """A statistic with its percentile interval by the stratified bootstrap.
 
-    With one seed nothing is known about other seeds: the interval is NaN.
+    Args:
+        statistic: reduces the last two axes of one or several arrays of scores.
+        scores: of one rule [S, E], or of several that the statistic compares.
+        resamples: number of bootstrap samples.
+        confidence: of the interval.
+        seed: of the bootstrap.
+
+    Returns:
+        The statistic and its interval, which is NaN with a single seed.
     """
     value = np.asarray(statistic(*scores), float)
     if min(each.shape[0] for each in scores) < 2:
@@ -163,27 +183,31 @@ def interval(
 
 
 def too_few(seeds: int, environments: int) -> list[str]:
-    """What a reader must be told about the number of runs; nothing if there are enough."""
-    told = []
+    """Warnings about the number of runs; none if there are enough."""
+    warnings = []
     if seeds < 2:
-        told.append("one seed says nothing about other seeds: there are no intervals; take at least 5 (--seeds 5)")
+        warnings.append("with one seed there are no intervals; use at least 5 (--seeds 5)")
     elif seeds < FEW_SEEDS:
-        told.append(f"{seeds} seeds are too few to tell rules apart: the intervals mean little; take at least 5 (--seeds 5)")
+        warnings.append(f"{seeds} seeds are too few to tell rules apart: the intervals mean little; use at least 5 (--seeds 5)")
     elif seeds < ENOUGH_SEEDS:
-        told.append(f"with {seeds} seeds the intervals are too narrow: they hold the truth clearly less often than 95 times of 100")
+        warnings.append(
+            f"with {seeds} seeds the intervals are too narrow: they contain the true value clearly less often than 95 times in 100"
+        )
     if seeds * environments < LEAST_FOR_IQM:
         runs = f"{seeds * environments} run{'s' if seeds * environments > 1 else ''}"
-        told.append(f"with {runs} in all no quarter can be left out: the interquartile mean is the plain mean")
+        warnings.append(f"with {runs} in total no quarter can be left out: the interquartile mean is the plain mean")
     elif seeds < LEAST_FOR_IQM:
-        told.append(f"in one environment {seeds} seeds have no quarter to leave out: its interquartile mean is the plain mean")
-    return told
+        warnings.append(
+            f"with {seeds} seeds no quarter can be left out in a single environment: its interquartile mean is the plain mean"
+        )
+    return warnings
 
 
 # -- from returns to scores ----------------------------------------------------------------------------------------------------
 
 
 def normalise(returns: np.ndarray, random: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """0 for a random agent, 1 for the reference, per environment: [..., E] with [E] and [E]."""
+    """Scores that are 0 for a random agent and 1 for the reference, per environment: [..., E] with [E] and [E]."""
     span = np.asarray(reference, float) - np.asarray(random, float)
     if not (span > 0).all():
         raise ValueError("scores cannot be normalised where the reference is no better than random")
@@ -191,7 +215,7 @@ def normalise(returns: np.ndarray, random: np.ndarray, reference: np.ndarray) ->
 
 
 def area_under_curve(steps: np.ndarray, returns: np.ndarray) -> np.ndarray:
-    """Mean height of the curve over the steps that it covers, by trapezes, [P] and [P, K] -> [K]; NaN points are left out."""
+    """Mean height of each curve over the steps it covers (trapezoidal rule), [P] and [P, K] -> [K]; NaN points are skipped."""
     return np.array([_area(steps[known], curve[known]) for curve, known in zip(returns.T, np.isfinite(returns).T, strict=True)])
 
 
@@ -202,6 +226,6 @@ def _area(steps: np.ndarray, curve: np.ndarray) -> float:
 
 
 def steps_to_threshold(steps: np.ndarray, returns: np.ndarray, threshold: float) -> np.ndarray:
-    """The first point at which each curve reaches the threshold, [P] and [P, K] -> [K]; infinite if it never does."""
+    """The step at which each curve first reaches the threshold, [P] and [P, K] -> [K]; infinite if it never does."""
     reached = np.nan_to_num(returns, nan=-np.inf) >= threshold
     return np.where(reached.any(0), np.asarray(steps, float)[reached.argmax(0)], np.inf)

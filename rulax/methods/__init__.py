@@ -1,1 +1,1 @@
-"""The meta-RL family: each method is one short file that composes tasks, rules, lives and estimators, with its own experiments."""
+"""The meta-RL family: each algorithm is one short file here, and its experiments stand under the same name in `experiments/`."""

@@ -1,7 +1,7 @@
-"""What a method of the family offers: experiments. What an experiment is: one seed that can be advanced, and then tested.
+"""What a method offers: experiments. An experiment can be started with a seed; the run that results is advanced, then tested.
 
-Whoever drives it (`commands/method/run.py`) brings the clock, the progress bar, the seeds and the record; a method brings
-nothing but the science. A method's file ends in `EXPERIMENTS`, and `catalogue.py` names the file.
+The command (`commands/method/run.py`) provides the clock, the progress bar, the seeds and the record. A method's algorithm is in
+`methods/<method>.py`; `methods/experiments/<method>.py` defines its `EXPERIMENTS`, and `catalogue.py` lists the method.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 Suite = Literal["quick", "full"]
-WORST_MARGIN = "worst_margin"  # among details: by how much the tightest of several goals is exceeded; negative fails the full suite
+# A detail with this name is the margin by which the tightest of several goals is met; the full suite fails if it is negative.
+WORST_MARGIN = "worst_margin"
 Kind = Literal["exact", "oracle", "planner", "baseline"]
 
 
 class Published(NamedTuple):
-    """A figure that somebody printed."""
+    """A published figure."""
 
     value: float
     source: str
@@ -27,7 +28,7 @@ class Published(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What the value is held against: 1 on the common axis."""
+    """The value that counts as 1 on the common axis."""
 
     name: str
     value: float
@@ -39,36 +40,36 @@ class Progress(NamedTuple):
 
     fraction: float  # of its meta-updates
     meta_updates: int
-    env_steps: int  # or examples drawn, of all tasks together
-    value: float  # the experiment's metric as training sees it; NaN while unknown
+    env_steps: int  # or examples drawn, summed over all tasks
+    value: float  # the experiment's metric on training data; NaN while it is unknown
 
 
 @dataclasses.dataclass(frozen=True)
 class Tested:
-    """What one trained seed is worth, on tasks that it has never seen."""
+    """Test results of one trained seed, on tasks that were not used in training."""
 
-    values: np.ndarray  # [tasks] the metric, per task
-    random: float  # what no learning at all gets: 0 on the common axis
+    values: np.ndarray  # [tasks] the metric on each task
+    random: float  # the metric without any learning: 0 on the common axis
     reference: Reference
-    baselines: dict[str, float] = dataclasses.field(default_factory=dict)  # others on the same tasks
-    details: dict[str, float] = dataclasses.field(default_factory=dict)  # further numbers worth printing
-    tasks: int = 0  # where `values` holds one number that is made of so many tasks together
+    baselines: dict[str, float] = dataclasses.field(default_factory=dict)  # other learners on the same tasks
+    details: dict[str, float] = dataclasses.field(default_factory=dict)  # further numbers for the record
+    tasks: int = 0  # number of test tasks, where `values` holds one number computed from all of them together; else 0
 
 
-class Study(abc.ABC):
-    """One seed of one experiment."""
+class SeedRun(abc.ABC):
+    """One seed of one experiment: it is advanced until it is done, then tested."""
 
     @abc.abstractmethod
     def advance(self) -> Progress:
-        """Go on for about a second, or for one meta-update where that takes longer."""
+        """Train for about a second, or for one meta-update where that takes longer."""
 
     @abc.abstractmethod
     def done(self) -> bool:
-        """Whether all meta-updates are made."""
+        """Whether all meta-updates have been made."""
 
     @abc.abstractmethod
     def test(self) -> Tested:
-        """Judge what was learned so far; may be called once the study is done, or when its time is up."""
+        """Test what has been learned so far: once the run is done, or earlier if its time budget is used up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,21 +79,21 @@ class Experiment:
     method: str
     name: str
     about: str  # one line
-    metric: str  # what a value is
-    goal: float | None  # None where nothing is promised
-    quick_goal: float | None  # what the quick suite must reach: honest for a minute, and lower
-    start: Callable[[Suite, int], Study]  # (suite, seed)
+    metric: str  # what a value means
+    goal: float | None  # None if the experiment has no goal
+    quick_goal: float | None  # the quick suite's goal: lower, because it trains for a minute at most
+    start: Callable[[Suite, int], SeedRun]  # (suite, seed)
     published: Published | None = None
     higher_is_better: bool = True
-    minutes: float = 1.0  # of the full suite, one seed, on two cores
-    unavailable: Callable[[], str | None] = lambda: None  # why it cannot run here, such as a file that is not installed
+    minutes: float = 1.0  # one seed of the full suite on two cores
+    unavailable: Callable[[], str | None] = lambda: None  # the reason why it cannot run here, such as a missing file; else None
 
     def goal_of(self, suite: Suite) -> float | None:
-        """What a suite must reach."""
+        """The goal of a suite, if it has one."""
         return self.goal if suite == "full" else self.quick_goal
 
     def reaches(self, value: float, suite: Suite) -> bool:
-        """Whether a value reaches the goal, if there is one."""
+        """Whether a value reaches the suite's goal; always true without a goal."""
         goal = self.goal_of(suite)
         if goal is None:
             return True
@@ -100,6 +101,6 @@ class Experiment:
 
 
 def score(value: float, random: float, reference: float) -> float:
-    """The common axis: 0 is what no learning gets, 1 is the reference."""
+    """A value on the common axis: 0 without learning, 1 at the reference; NaN where the two coincide."""
     gap = reference - random
     return (value - random) / gap if gap else float("nan")

@@ -1,8 +1,8 @@
-"""Meta-gradients where everything is known: a discount or a trace per state, in two Markov reward processes of ten states.
+"""Meta-gradients with a table of values: a discount or a trace per state, in Markov reward processes whose values are known.
 
-A table of values learns by lambda-returns, G_t = r_t + discount_t ((1 - lambda_t) V_{t+1} + lambda_t G_{t+1}), with a discount or a
-lambda that belongs to the state arrived at. Each episode also validates the update before it, against the plain sum of its rewards.
-The processes are our own, after what is remembered of figure 1 of Xu et al. (2018).
+The table learns by lambda-returns, G_t = r_t + discount_t ((1 - lambda_t) V_{t+1} + lambda_t G_{t+1}), with a discount or a lambda
+that belongs to the state arrived at. Each episode also validates the update before it, against the plain sum of its rewards.
+An agent with a network learns its constants in `meta_gradient.py`; a table is simple enough for an update of its own.
 """
 
 from __future__ import annotations
@@ -16,44 +16,41 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, Study, Suite, Tested
-from rulax.methods.loop import Loop
-from rulax.types import Array, Metrics, PyTree
+from rulax.types import Array, PyTree
 from rulax.values.returns import lambda_returns
 
-SEEDS = 10  # lives side by side in one study
-GRID = tuple(float(x) for x in np.linspace(0, 1, 21))  # constants to compare with
+GRID = tuple(float(x) for x in np.linspace(0, 1, 21))  # fixed constants to compare with
 
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """States that follow one another, each with a mean and a deviation of the reward for leaving it; then the end."""
+    """A chain of states, each with the mean and standard deviation of the reward for leaving it; after the last, the end."""
 
     tuned: Literal["discount", "trace"]
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
-    entry: tuple[int, ...]  # of the table, per state: states that share one look the same
+    entry: tuple[int, ...]  # each state's entry in the table; states with the same entry look the same
     wanted_high: tuple[int, ...]  # states at which the tuned constant should be high
     wanted_low: tuple[int, ...]
 
     @property
     def values(self) -> np.ndarray:
-        """What each state is worth: the sum of all means from there on."""
+        """The value of each state, [T]: the sum of all mean rewards from there on."""
         return np.cumsum(np.asarray(self.mean)[::-1])[::-1]
 
     @property
     def unique(self) -> np.ndarray:
-        """Whether a state has an entry of its own, so that its value can be right."""
+        """Whether each state has an entry of its own, [T], so that its value can be right."""
         entry = np.asarray(self.entry)
         return (entry[:, None] == entry[None, :]).sum(1) == 1
 
     def rewards(self, key: Array) -> Array:
-        """Those of one episode, [T]."""
+        """The rewards of one episode, [T]."""
         noise = jax.random.normal(key, (len(self.mean),))
         return jnp.asarray(self.mean) + jnp.asarray(self.deviation) * noise
 
     def returns(self, table: Array, rewards: Array, constants: Array | float, trace: Array | float = 1.0) -> Array:
-        """The targets of all states [T]; `constants` [T] are those of the states, and belong to whoever arrives there."""
+        """The targets of all states [T]. Each state's constant, in `constants` [T] or one for all, applies on arrival there."""
         values = jnp.append(table[jnp.asarray(self.entry)], 0.0)
         arriving = jnp.append(jnp.broadcast_to(constants, rewards.shape)[1:], 0.0)
         goes_on = jnp.ones_like(rewards).at[-1].set(0.0)
@@ -62,78 +59,88 @@ class Process:
         return lambda_returns(rewards, goes_on, values, trace=arriving)
 
     def sums(self, rewards: Array) -> Array:
-        """What is learned about, [T]: the plain sums of rewards, without discount or bootstrap."""
+        """Unbiased returns, [T]: the plain sums of rewards, without discount or bootstrapping."""
         return lambda_returns(rewards, jnp.ones_like(rewards), jnp.zeros(rewards.shape[0] + 1))
 
     def learn(self, table: Array, rewards: Array, constants: Array | float, rate: float) -> Array:
-        """One step of every visited entry towards its target."""
+        """Move every visited entry of the table by `rate` towards its target."""
         entry = jnp.asarray(self.entry)
         return table.at[entry].add(rate * (self.returns(table, rewards, constants) - table[entry]))
 
     def error(self, table: Array) -> Array:
-        """Mean squared error of the values of the states that can be told apart, []."""
+        """Mean squared error of the values of the states that have entries of their own, []."""
         wrong = jnp.square(table[jnp.asarray(self.entry)] - jnp.asarray(self.values, jnp.float32))
         return jnp.sum(jnp.where(jnp.asarray(self.unique), wrong, 0)) / self.unique.sum()
 
 
 def validation_loss(process: Process, rate: float, params: Array, table: Array, before: Array, after: Array) -> Array:
-    """Half the squared error on the next episode of the table that was updated by this one, [] (Xu et al. 2018, eq. 7)."""
+    """Half the squared error, on the next episode, of the table as updated by this one, [] (Xu et al. 2018, eq. 7).
+
+    Args:
+        process: where the rewards come from.
+        rate: the step size of the table.
+        params: logits of the states' constants, [T].
+        table: the values before the update, [entries].
+        before: rewards of the episode to learn from, [T].
+        after: rewards of the next episode, [T].
+    """
     updated = process.learn(table, before, jax.nn.sigmoid(params), rate)
     return 0.5 * jnp.sum(jnp.square(process.sums(after) - updated[jnp.asarray(process.entry)]))
 
 
-class State(NamedTuple):
-    """One life, and beside it those with constants, which see the same rewards."""
+class TabularState(NamedTuple):
+    """One learner, and beside it learners with fixed constants that receive the same rewards."""
 
     params: Array  # [T] logits of the states' constants
     optimiser_state: PyTree
     table: Array  # [entries]
-    constant: Array  # [grid, entries] tables learned with constants
+    constant: Array  # [grid, entries] tables learned with fixed constants
     rewards: Array  # [T] of the episode to learn from
     episodes: Array  # [] int32
-    error: Array  # [] sum of errors since half of the life was over
+    error: Array  # [] sum of errors over the second half of the lifetime
     constant_error: Array  # [grid]
     key: Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
-    """A process and how long it is lived in."""
+class TabularMetaGradient:
+    """A process, the length of a lifetime in it, and the step sizes."""
 
     process: Process
     episodes: int
     rate: float = 0.1
     meta_learning_rate: float = 0.01
-    start: float = 0.0  # logit: every constant begins at a half
+    start: float = 0.0  # logit: every constant begins at one half
 
     @property
     def optimiser(self) -> optax.GradientTransformation:
+        """Adam on the logits of the constants."""
         return optax.adam(self.meta_learning_rate)
 
 
-def begin(setting: Setting, key: Array) -> State:
-    """A life of which nothing is known."""
-    process, grid = setting.process, len(GRID)
+def init_tabular(method: TabularMetaGradient, key: Array) -> TabularState:
+    """A new learner whose values are zero."""
+    process, grid = method.process, len(GRID)
     key_life, key_rewards = jax.random.split(key)
-    params, table = jnp.full(len(process.mean), setting.start), jnp.zeros(max(process.entry) + 1)
+    params, table = jnp.full(len(process.mean), method.start), jnp.zeros(max(process.entry) + 1)
     constant, zero = jnp.zeros((grid, *table.shape)), jnp.zeros(())
-    memory = setting.optimiser.init(params)
+    memory = method.optimiser.init(params)
     rewards = process.rewards(key_rewards)
-    return State(params, memory, table, constant, rewards, jnp.int32(0), zero, jnp.zeros(grid), key_life)
+    return TabularState(params, memory, table, constant, rewards, jnp.int32(0), zero, jnp.zeros(grid), key_life)
 
 
-def one_episode(setting: Setting, state: State) -> State:
-    """Learn from the last episode, live the next, and let it say how the constants should have been."""
-    process, rate = setting.process, setting.rate
+def meta_update(method: TabularMetaGradient, state: TabularState) -> TabularState:
+    """Learn from the last episode, play the next, and move the constants along the gradient of its validation loss."""
+    process, rate = method.process, method.rate
     key, key_rewards = jax.random.split(state.key)
     following = process.rewards(key_rewards)
     loss = functools.partial(validation_loss, process, rate)
     grads = jax.grad(loss)(state.params, state.table, state.rewards, following)
     table = process.learn(state.table, state.rewards, jax.nn.sigmoid(state.params), rate)
     constant = jax.vmap(lambda table, c: process.learn(table, state.rewards, c, rate))(state.constant, jnp.asarray(GRID))
-    changes, memory = setting.optimiser.update(grads, state.optimiser_state)
-    counts = state.episodes >= setting.episodes // 2  # by then the constants have been learned
-    return State(
+    changes, memory = method.optimiser.update(grads, state.optimiser_state)
+    counts = state.episodes >= method.episodes // 2  # by then the constants have settled
+    return TabularState(
         params=optax.apply_updates(state.params, changes),  # type: ignore[arg-type]
         optimiser_state=memory,
         table=table,
@@ -144,78 +151,3 @@ def one_episode(setting: Setting, state: State) -> State:
         constant_error=state.constant_error + jnp.where(counts, jax.vmap(process.error)(constant), 0),
         key=key,
     )
-
-
-class Lives(Study):
-    """Ten lives at once; each is held against the constant that was best in it, in hindsight."""
-
-    def __init__(self, settings: dict[Suite, Setting], suite: Suite, seed: int):
-        self.setting = settings[suite]
-        self.loop = Loop(self._step, self.setting.episodes)
-        keys = jax.random.split(jax.random.key(seed), SEEDS)
-        self.state = jax.vmap(functools.partial(begin, self.setting))(keys)
-
-    def _step(self, state: State) -> tuple[State, Metrics]:
-        state = jax.vmap(functools.partial(one_episode, self.setting))(state)
-        return state, {"error": jnp.mean(jax.vmap(self.setting.process.error)(state.table))}
-
-    def advance(self) -> Progress:
-        self.state, metrics = self.loop.advance(self.state)
-        made = self.loop.made
-        steps = made * SEEDS * len(self.setting.process.mean)
-        return Progress(made / self.setting.episodes, made, steps, metrics["error"])
-
-    def done(self) -> bool:
-        return self.loop.done()
-
-    def test(self) -> Tested:
-        counted = max(self.loop.made - self.setting.episodes // 2, 1)
-        ours = np.asarray(self.state.error, float) / counted  # [seeds]
-        constants = np.asarray(self.state.constant_error, float) / counted  # [seeds, grid]
-        process, learned = self.setting.process, np.asarray(jax.nn.sigmoid(self.state.params)).mean(0)
-        low, high = learned[list(process.wanted_low)], learned[list(process.wanted_high)]
-        best = constants.mean(0).argmin()
-        details = {
-            "mean squared error": float(ours.mean()),
-            "that of the best constant of each life": float(constants.min(1).mean()),
-            f"best constant {process.tuned}": GRID[best],
-            f"mean {process.tuned} where it should be high": float(high.mean()),
-            f"mean {process.tuned} where it should be low": float(low.mean()),
-            "lowest of those that should be high": float(high.min()),
-            "highest of those that should be low": float(low.max()),
-            WORST_MARGIN: float(high.min() - low.max()),  # the order must be right in every state
-        }
-        names = {0: "constant 0", best: "best constant", len(GRID) - 1: "constant 1"}
-        others = {f"error of {name}": float(constants[:, place].mean()) for place, name in names.items()}
-        better = (ours < constants.min(1)).astype(float)
-        return Tested(better, 0.0, Reference("every life", 1.0, "exact"), others, details)
-
-
-def process_experiment(name: str, about: str, process: Process) -> Experiment:
-    """One process as an experiment."""
-    settings: dict[Suite, Setting] = {"quick": Setting(process, 10_000), "full": Setting(process, 50_000)}
-    metric = "share of ten lives with a smaller error than the best of 21 constants"
-    return Experiment("meta_gradient", name, about, metric, 0.9, 0.9, functools.partial(Lives, settings), minutes=1)
-
-
-FIVE = (1.0,) * 5
-SIGNAL_THEN_NOISE = Process(
-    tuned="discount",
-    mean=(*FIVE, *(0.0,) * 5),
-    deviation=(*(0.0,) * 5, *(3.0,) * 5),
-    entry=tuple(range(10)),
-    wanted_high=(1, 2, 3, 4),  # nobody arrives at the first state
-    wanted_low=(5, 6, 7, 8, 9),
-)
-LOOK_ALIKES = Process(
-    tuned="trace",
-    mean=(1.0,) * 10,
-    deviation=(2.0,) * 10,
-    entry=(0, 5, 1, 5, 2, 5, 3, 5, 4, 5),
-    wanted_high=(1, 3, 7, 9),
-    wanted_low=(2, 4, 5, 6, 8),  # 5 is worth just what those that look alike are worth on average: its value may be believed
-)
-MRP_EXPERIMENTS = (
-    process_experiment("noise", "a discount per state: five rewards of 1, then five of mean 0 and deviation 3", SIGNAL_THEN_NOISE),
-    process_experiment("look-alikes", "a trace per state: every second of ten states looks like the others", LOOK_ALIKES),
-)

@@ -18,7 +18,7 @@ from rulax.commands.explain.run import Driver
 from rulax.commands.explain.settings import ExplainConfig
 from rulax.commands.progress import Silent
 from rulax.evaluation.explain import record
-from rulax.evaluation.explain.record import LivedLife
+from rulax.evaluation.explain.record import TrainingRecord
 from rulax.metanet.network import MetaNetwork
 from rulax.report.explain import write_explain_page
 from rulax.rules.pretrained import save_rule
@@ -53,13 +53,13 @@ def explain_small(folder: Path) -> Path:
 def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All of it, but that the agents without y and z do not really live: to compile their rules is half of the time."""
 
-    def live(trainer: Any, seed: int, snapshots: int, go_on: Any) -> LivedLife:
+    def trained(trainer: Any, seed: int, snapshots: int, go_on: Any) -> TrainingRecord:
         if snapshots:
-            return record.live(trainer, seed, snapshots, go_on)
-        return LivedLife([128, 256], [-1.0, -0.5], [], go_on(256, -0.5))
+            return record.train_with_snapshots(trainer, seed, snapshots, go_on)
+        return TrainingRecord([128, 256], [-1.0, -0.5], [], go_on(256, -0.5))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explain_study, "live", live)
+        patch.setattr(explain_study, "train_with_snapshots", trained)
         return explain_small(tmp_path_factory.mktemp("explain"))
 
 

@@ -19,8 +19,9 @@ from rulax.discovery.population import init_member
 from rulax.envs.choice import DelayedChoice
 from rulax.envs.regression import Sinusoid
 from rulax.learning.update import Learner
-from rulax.methods.adaptation import attempt, recorded, with_examples
-from rulax.methods.meta_gradient import Setting, Tuning, online_problem
+from rulax.methods.adaptation import adapt, regression_tasks
+from rulax.methods.maml import outer_problem
+from rulax.methods.meta_gradient import MetaGradient, init_online_state, online_problem
 from rulax.rules.regression import regression
 from rulax.settings import Learning, Network
 from tests.discovery.families import LEARNING, make_family, member, rule_params
@@ -110,22 +111,21 @@ def initialisation():
     @jax.jit
     def make():
         agent = make_agent(jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float32), 1, rule.heads(1), network)
-        return agent, attempt(with_examples(Sinusoid(), 5, 7), learner, agent, jax.random.key(1), 2)
+        return agent, adapt(regression_tasks(Sinusoid(), 5, 7), learner, agent, jax.random.key(1), 2)
 
-    return Given(recorded(learner, rule), *make())
+    return Given(outer_problem(learner, rule), *make())
 
 
 def meta_gradient():
     """The discount and trace of an agent are learned within its life."""
-    setting = Setting(
+    method = MetaGradient(
         DelayedChoice(longest=4),
-        2,
+        updates=2,
         learning=Learning(streams=3, unroll=4, learning_rate=0.01),
         network=Network(hidden=(6,), activation="tanh"),
     )
-    study = Tuning({"quick": setting}, "quick", 0)
-    problem = online_problem(setting.family(), 2)
-    return Given(problem, study.state.meta_params, study.state.online)
+    state = jax.jit(functools.partial(init_online_state, method))(jax.random.key(0))
+    return Given(online_problem(method), state.meta_params, state.online)
 
 
 PROBLEMS = {each.__name__: functools.cache(each) for each in (quadratic, discovery, whole_lives, initialisation, meta_gradient)}

@@ -22,7 +22,7 @@ def test_the_template_and_what_it_names(method):
     assert [title for title in found if title != "Experiments"] == TEMPLATE  # which a page may have, where they need words
     assert all(len(text.split()) >= 5 for text in found.values())
     files = re.findall(r"^(?:- )?\[`(rulax/\S+\.py)`\]", found["File"].strip(), re.MULTILINE)
-    assert f"rulax/methods/{method}.py" in files
+    assert files.index(f"rulax/methods/{method}.py") < files.index(f"rulax/methods/experiments/{method}.py")
     assert all((ROOT / file).exists() for file in files)
     commands = re.findall(r"^rulax method .*", found["Command"], re.MULTILINE)
     assert commands

@@ -57,7 +57,6 @@ def test_signed_rank_with_ties_is_all_flips():
     seen = rank[kept > 0].sum()
     expected = min(1.0, 2 * min((sums <= seen).mean(), (sums >= seen).mean()))
     assert st.signed_rank_test(differences) == pytest.approx(expected)
-    np.testing.assert_array_equal(st.ranks(np.abs(kept)), rank)
 
 
 def test_flip_test_is_scipys_permutation_test_and_near_the_t_test():
@@ -130,8 +129,8 @@ def test_what_is_said_about_too_few():
     assert "no intervals" in st.too_few(1, 9)[0]
     assert "too few to tell" in st.too_few(2, 9)[0]
     assert "too narrow" in st.too_few(4, 9)[0]
-    assert any("3 runs in all" in text for text in st.too_few(3, 1))
-    assert not any("in all" in text for text in st.too_few(4, 1))
+    assert any("3 runs in total" in text for text in st.too_few(3, 1))
+    assert not any("in total" in text for text in st.too_few(4, 1))
 
 
 def test_normalisation():

@@ -11,10 +11,10 @@ import scipy.stats
 from rulax.agents.distributions import gaussian
 from rulax.envs.base import Episode
 from rulax.envs.point import Point
-from rulax.methods import maml, reptile
 from rulax.methods.adaptation import mean_return, whole_episodes
 from rulax.methods.catalogue import experiments_of
-from rulax.methods.initialisation import Initialisation
+from rulax.methods.experiments import maml, reptile
+from rulax.methods.experiments.adaptation import AdaptationRun, PolicySizes
 from rulax.rules.linear_baseline import RIDGE, fitted_values, steps_since_start
 from rulax.types import Experience
 
@@ -78,7 +78,7 @@ class Short(Point):
     horizon = 5
 
 
-TINY = maml.Walk(2, 2, 3, (4,), epochs=2, tested=4, chunk=1)
+TINY = PolicySizes(total=2, tasks=2, trajectories=3, hidden=(4,), epochs=2, tested=4, chunk=1)
 
 
 @pytest.mark.slow
@@ -87,24 +87,24 @@ def test_reptile_runs_and_chunks_do_not_matter(monkeypatch):
     monkeypatch.setattr(reptile, "Point", Short)
     monkeypatch.setitem(reptile.POINT_SIZES, "quick", TINY)
     one, two = (reptile.start_point("quick", 3) for _ in range(2))
-    assert isinstance(one, Initialisation)
-    assert isinstance(two, Initialisation)
+    assert isinstance(one, AdaptationRun)
+    assert isinstance(two, AdaptationRun)
     two.chunk = 2
     one.advance()
     one.advance()
     assert two.advance().fraction == 1
     assert one.done()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one.state.meta_params, two.state.meta_params)
-    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.any(a != b)), one.state.meta_params, one.first)))
+    assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool(jnp.any(a != b)), one.state.meta_params, one.initial)))
 
 
 @pytest.mark.slow  # the quick suite, which CI runs, does all of this but the pretraining
 def test_maml_gives_a_verdict_with_all_its_parts(monkeypatch):
     monkeypatch.setattr(maml.point, "Point", Short)
     monkeypatch.setitem(maml.POINT_SIZES, "quick", TINY._replace(pretraining=1))
-    study = maml.start_point("backprop", "quick", 3)
-    assert np.isfinite(study.advance().value)
-    tested = study.test()
+    run = maml.start_point("backprop", "quick", 3)
+    assert np.isfinite(run.advance().value)
+    tested = run.test()
     assert tested.values.shape == (4,)
     assert np.isfinite(tested.values).all()
     assert {"return_0", "return_3", "worst_margin"} <= set(tested.details)

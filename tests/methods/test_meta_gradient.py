@@ -1,6 +1,5 @@
 """Meta-gradients: against finite differences in float64, against brute force, and the order of learning and judging."""
 
-import dataclasses
 import functools
 
 import jax
@@ -17,8 +16,10 @@ from rulax.envs.choice import DelayedChoice
 from rulax.envs.conditioned import Conditioned, ConditionedTask
 from rulax.learning.update import Learner, init_learner_state, update
 from rulax.methods import meta_gradient, meta_gradient_mrp
-from rulax.methods.meta_gradient import Online, Setting, Tuning, judged, online_problem
-from rulax.methods.meta_gradient_mrp import LOOK_ALIKES, SIGNAL_THEN_NOISE, Lives, validation_loss
+from rulax.methods.experiments.meta_gradient import DelayedChoiceRun, DelayedChoiceSetup, report_delayed_choice
+from rulax.methods.experiments.meta_gradient_mrp import LOOK_ALIKES, SIGNAL_THEN_NOISE, ProcessRun
+from rulax.methods.meta_gradient import Online, online_problem
+from rulax.methods.meta_gradient_mrp import validation_loss
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.tunable import tunable
 from rulax.settings import Learning, Network
@@ -29,9 +30,9 @@ from rulax.values.two_hot import Bins
 KEY = jax.random.key(0)
 TIME, STREAMS, ACTIONS, INPUTS = 5, 3, 2, 3
 NETWORK = Network(torso="mlp", hidden=(6,), activation="tanh")
-SMALL = Setting(
+SMALL = DelayedChoiceSetup(
     DelayedChoice(longest=4),
-    2,
+    updates=2,
     fixed=(0.99,),
     test_episodes=8,
     learning=Learning(streams=3, unroll=4, learning_rate=0.01),
@@ -90,14 +91,14 @@ def test_the_gradient_through_updates_is_that_of_finite_differences(updates):
 
 @functools.cache
 def newborn():
-    """A study, and the state that it starts from."""
-    study = Tuning({"quick": SMALL}, "quick", 0)
-    return study, study.state
+    """A run, and the state that it starts from."""
+    run = DelayedChoiceRun({"quick": SMALL}, "quick", 0)
+    return run, run.state
 
 
 def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
-    family = SMALL.family()
-    problem, start = online_problem(family, 2), newborn()[1]
+    family = SMALL.method().family()
+    problem, start = online_problem(SMALL.method()), newborn()[1]
 
     def watched(updates, rule_params, online, window):
         loss, metrics = problem.judge(updates, rule_params, online, window)
@@ -123,10 +124,10 @@ def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
 
 
 def test_the_agent_is_told_its_constants_as_they_are_now():
-    problem, start = online_problem(SMALL.family(), 2), newborn()[1]
+    problem, start = online_problem(SMALL.method()), newborn()[1]
     moved = jax.tree.map(lambda x: x + 1, start.meta_params)
     _, online = problem.enter(moved, start.online)
-    wanted = np.array([moved["discount"], moved["trace"]]) / meta_gradient.TOLD
+    wanted = np.array([moved["discount"], moved["trace"]]) / meta_gradient.CONTEXT_SCALE
     actor = online.member.life.actor
     for context in (actor.task.context, actor.observation[..., -2:], online.pending.observation[..., -2:]):
         np.testing.assert_allclose(context, np.broadcast_to(wanted, context.shape), rtol=1e-6)
@@ -149,13 +150,13 @@ def test_a_world_that_tells_is_otherwise_the_same():
 
 
 @pytest.mark.slow
-def test_a_study_tunes_then_trains_with_fixed_discounts():
+def test_a_run_tunes_then_trains_with_fixed_discounts():
     made = newborn()[0]
     while not made.done():
         progress = made.advance()
     assert progress.fraction == 1.0
     assert progress.meta_updates == SMALL.updates
-    assert progress.env_steps == 2 * SMALL.updates * 12
+    assert progress.env_steps == SMALL.updates * 12  # the baselines' own steps do not count
     assert sorted(made.scores) == [0.99]
     tested = made.test()
     assert tested.values.shape == (8,)
@@ -164,15 +165,14 @@ def test_a_study_tunes_then_trains_with_fixed_discounts():
 
 
 def test_returns_are_held_against_the_usual_discount_and_the_best():
-    setting = dataclasses.replace(SMALL, start=(0.6, 0.95))
     scores = {0.6: np.full(4, 0.5), 0.99: np.full(4, 0.8), 0.998: np.full(4, 1.0)}
-    tested = judged(setting, np.full(4, 0.96), scores, {"discount": 0.9})
+    tested = report_delayed_choice(SMALL, np.full(4, 0.96), scores, {"discount": 0.9})
     np.testing.assert_allclose(tested.values, 1.2)
     assert tested.reference.value == pytest.approx(1.25)
     assert tested.details["of the best fixed discount's return"] == pytest.approx(0.96)
     assert tested.details["over that of the first discount"] == pytest.approx(1.92)
     assert tested.details["best fixed discount"] == 0.998
-    alone = judged(setting, np.full(4, 0.9), {}, {})  # delays up to four are worth waiting for from 0.881 on
+    alone = report_delayed_choice(SMALL, np.full(4, 0.9), {}, {})  # delays up to four are worth waiting for from 0.881 on
     np.testing.assert_allclose(alone.values, 0.9)
     assert alone.reference.value == pytest.approx(1.0)
 
@@ -260,14 +260,14 @@ def test_the_gradient_of_online_cross_validation_is_that_of_finite_differences()
     assert np.all(np.abs(np.asarray(slopes)[1:]) > 1e-6)
 
 
-def test_lives_compare_with_constants_on_the_same_rewards():
-    setting = meta_gradient_mrp.Setting(SIGNAL_THEN_NOISE, 40, meta_learning_rate=0.0, start=0.0)
-    lives = Lives({"quick": setting}, "quick", 0)
-    while not lives.done():
-        lives.advance()
+def test_learners_are_compared_with_constants_on_the_same_rewards():
+    method = meta_gradient_mrp.TabularMetaGradient(SIGNAL_THEN_NOISE, episodes=40, meta_learning_rate=0.0, start=0.0)
+    run = ProcessRun({"quick": method}, "quick", 0)
+    while not run.done():
+        run.advance()
     half = meta_gradient_mrp.GRID.index(0.5)
-    np.testing.assert_allclose(lives.state.error, lives.state.constant_error[:, half], rtol=1e-5)
-    np.testing.assert_allclose(lives.state.table, lives.state.constant[:, half], rtol=1e-4, atol=1e-5)
-    tested = lives.test()
+    np.testing.assert_allclose(run.state.error, run.state.constant_error[:, half], rtol=1e-5)
+    np.testing.assert_allclose(run.state.table, run.state.constant[:, half], rtol=1e-4, atol=1e-5)
+    tested = run.test()
     assert tested.values.shape == (10,)
     assert tested.details["mean discount where it should be high"] == pytest.approx(0.5)

@@ -14,9 +14,10 @@ from rulax.agents.gaussian import make_gaussian_agent
 from rulax.discovery.estimators import backprop, displacement, first_order
 from rulax.discovery.window import Record
 from rulax.envs.regression import Sinusoid
-from rulax.learning.life import Life
 from rulax.learning.update import Learner, init_learner_state
-from rulax.methods.adaptation import Tasks, Trial, attempt, lived, recorded, squared_error, with_examples
+from rulax.methods.adaptation import Adaptation, RecordedLife, Tasks, adapt, regression_tasks, squared_error
+from rulax.methods.maml import outer_problem
+from rulax.methods.reptile import final_agent
 from rulax.rules.likelihood_ratio import categorical, likelihood_ratio
 from rulax.rules.regression import PREDICTION, as_experience, regression
 from rulax.settings import Network
@@ -37,12 +38,12 @@ def as_double(tree):
 
 
 def supervised():
-    """An agent, its learner and outer rule, and a recorded trial on one wave."""
+    """An agent, its learner and outer rule, and a recorded adaptation to one wave."""
     family, rule = Sinusoid(), regression()
     agent = as_double(make_agent(jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float64), 1, rule.heads(1), NETWORK))
     learner = Learner(rule, optax.sgd(0.1))
-    trial = attempt(with_examples(family, 5, 7), learner, agent, jax.random.key(1), UPDATES)
-    return agent, learner, rule, trial
+    adaptation = adapt(regression_tasks(family, 5, 7), learner, agent, jax.random.key(1), UPDATES)
+    return agent, learner, rule, adaptation
 
 
 def reinforced():
@@ -65,12 +66,12 @@ def reinforced():
     outer = likelihood_ratio(clip=5.0, distribution=gaussian)
     init_agent = init_learner_state(learner, agent, keys[5])
     record = Record(init_agent, jax.tree.map(lambda x: x[:-1], experience), jax.random.split(keys[5], UPDATES))
-    trial = Trial(Life(init_agent, (), (), keys[5]), record, experience, jnp.zeros(UPDATES + 1))
-    return agent, learner, outer, trial
+    adaptation = Adaptation(RecordedLife(init_agent, keys[5]), record, experience, jnp.zeros(UPDATES + 1))
+    return agent, learner, outer, adaptation
 
 
-def loss_after(problem, trial, agent):
-    _, entered = problem.enter(agent, trial)
+def loss_after(problem, adaptation, agent):
+    _, entered = problem.enter(agent, adaptation)
     after, window, _ = problem.live(problem.updates, {}, entered)
     return problem.judge(problem.updates, {}, after, window)[0]
 
@@ -86,21 +87,21 @@ def differences(function, agent, step=1e-5):
 # Each is what the experiment of its kind uses.
 @pytest.mark.parametrize(("setting", "strategy"), [(supervised, "plain"), (reinforced, "mixed")])
 def test_maml_is_the_whole_derivative(setting, strategy):
-    agent, learner, outer, trial = setting()
-    problem = recorded(learner, outer, strategy)
-    grads, _, _ = jax.jit(lambda agent: backprop(problem, agent, trial))(agent)
-    wanted = differences(lambda agent: loss_after(problem, trial, agent), agent)
+    agent, learner, outer, adaptation = setting()
+    problem = outer_problem(learner, outer, strategy)
+    grads, _, _ = jax.jit(lambda agent: backprop(problem, agent, adaptation))(agent)
+    wanted = differences(lambda agent: loss_after(problem, adaptation, agent), agent)
     np.testing.assert_allclose(ravel_pytree(grads)[0], wanted, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.parametrize("setting", [pytest.param(supervised, marks=pytest.mark.slow), reinforced])
 def test_first_order_maml_is_the_derivative_where_agents_arrive(setting):
     """It ignores how updates depend on their start: the mean over updates of the loss's gradient at the agent after each."""
-    agent, learner, outer, trial = setting()
-    problem = recorded(learner, outer)
-    grads, _, _ = jax.jit(lambda agent: first_order(problem, agent, trial))(agent)
-    whole, _, _ = jax.jit(lambda agent: backprop(problem, agent, trial))(agent)
-    _, entered = problem.enter(agent, trial)
+    agent, learner, outer, adaptation = setting()
+    problem = outer_problem(learner, outer)
+    grads, _, _ = jax.jit(lambda agent: first_order(problem, agent, adaptation))(agent)
+    whole, _, _ = jax.jit(lambda agent: backprop(problem, agent, adaptation))(agent)
+    _, entered = problem.enter(agent, adaptation)
     _, window, _ = jax.jit(lambda entered: problem.live(problem.updates, {}, entered))(entered)
 
     def moved_together(params):
@@ -184,11 +185,11 @@ def test_reptile_moves_to_where_gradient_descent_on_a_quadratic_ends():
     examples = as_experience(jnp.asarray(x), jnp.asarray(x @ best))
     tasks = Tasks(lambda key: (), lambda task, agent, key: (examples, examples), squared_error, fresh=False)
     learner = Learner(regression(), optax.sgd(rate))
-    trial = attempt(tasks, learner, Slope(jnp.asarray(start)), jax.random.key(0), times)
-    grads, after, metrics = displacement(lived(learner, regression()), Slope(jnp.asarray(start)), trial)
+    adaptation = adapt(tasks, learner, Slope(jnp.asarray(start)), jax.random.key(0), times)
+    grads, after, metrics = displacement(final_agent(learner, regression()), Slope(jnp.asarray(start)), adaptation)
     shrink = np.eye(2) - 2 * rate * x.T @ x / 5
     ends = [best + np.linalg.matrix_power(shrink, k) @ (start - best) for k in range(times + 1)]
     np.testing.assert_allclose(grads.weight, start - ends[-1], rtol=1e-6)
     np.testing.assert_allclose(after.life.learner_state.params.weight, ends[-1], rtol=1e-6)
-    np.testing.assert_allclose(trial.scores, [np.mean((x @ (w - best)) ** 2) for w in ends], rtol=1e-6)
-    np.testing.assert_allclose(metrics["outer_loss"], trial.scores[-1], rtol=1e-6)
+    np.testing.assert_allclose(adaptation.scores, [np.mean((x @ (w - best)) ** 2) for w in ends], rtol=1e-6)
+    np.testing.assert_allclose(metrics["outer_loss"], adaptation.scores[-1], rtol=1e-6)

@@ -7,27 +7,29 @@ import numpy as np
 import pytest
 
 from rulax.envs.bandit import BernoulliBandit
-from rulax.methods import rl2, rl2_references
 from rulax.methods.catalogue import METHODS, experiments_of
+from rulax.methods.experiments import trial_scoring
+from rulax.methods.experiments.rl2 import RL2Run, ScoredTrials
+from rulax.methods.rl2 import RL2, play_trials
 from tests.envs.test_tasks import Sure
 
-SMALL = rl2.Setting(
-    lambda: Sure(arms=2, pulls=4),
-    4,
-    rl2_references.bandit(4),
-    80,
-    256,
+SMALL = RL2(
+    environment=lambda: Sure(arms=2, pulls=4),
+    steps=4,
+    updates=80,
+    streams=256,
     memory=32,
     learning_rate=1e-2,
     epochs=2,
     minibatches=4,
 )
+SEED = 2016
 
 
 def test_an_untrained_agent_earns_what_chance_does_and_is_scored_by_means():
-    setting = rl2.Setting(lambda: BernoulliBandit(arms=3, pulls=5), 5, rl2_references.bandit(5), 1, 8)
-    study = rl2.Memory({"quick": setting}, "quick", 0)
-    played, tasks = rl2.play(setting.trials(), 5, study.trainer.agent(study.state), 2000)
+    rl2 = RL2(environment=lambda: BernoulliBandit(arms=3, pulls=5), steps=5, updates=1, streams=8)
+    run = RL2Run({"quick": ScoredTrials(rl2, trial_scoring.bandit(5))}, "quick", 0)
+    played, tasks = play_trials(rl2.trials(), 5, run.trainer.agent(run.state), 2000, SEED)
     totals, means = np.asarray(played.reward.sum(0)), np.asarray(tasks.means)
     assert means.shape == (2000, 3)
     # A total is a sum of five of the task's own means: never more than five times the best, never less than five times the worst.
@@ -43,8 +45,8 @@ def test_an_untrained_agent_earns_what_chance_does_and_is_scored_by_means():
 def test_the_luck_of_tasks_falls_out_and_the_mean_stays(pulls):
     """Always the first arm earns pulls / 2 on average; always the best, pulls K / (K + 1), and that without any spread."""
     means = np.random.default_rng(0).uniform(size=(4000, 4))
-    tasks, judge = SimpleNamespace(means=means), rl2_references.bandit(pulls).judge
-    first, best = judge(pulls * means[:, 0], tasks), judge(pulls * means.max(1), tasks)
+    tasks, score = SimpleNamespace(means=means), trial_scoring.bandit(pulls).score
+    first, best = score(pulls * means[:, 0], tasks), score(pulls * means.max(1), tasks)
     np.testing.assert_allclose(best.values, pulls * 4 / 5, rtol=1e-12)
     assert abs(first.values.mean() - pulls / 2) < 4 * first.values.std() / np.sqrt(4000)
     assert first.reference.kind == "exact"
@@ -53,7 +55,7 @@ def test_the_luck_of_tasks_falls_out_and_the_mean_stays(pulls):
 
 def test_regret_is_measured_against_the_best_arm():
     means = np.random.default_rng(1).uniform(size=(20_000, 2))
-    tested = rl2_references.two_arms().judge(100 * means.mean(1), SimpleNamespace(means=means))
+    tested = trial_scoring.two_arms().score(100 * means.mean(1), SimpleNamespace(means=means))
     assert abs(tested.values.mean() - tested.random) < 0.4  # who chooses by chance
     assert tested.reference.value < tested.baselines["thompson"] < tested.random
 
@@ -72,14 +74,14 @@ def test_experiments_can_be_told_apart_and_have_a_quick_goal_that_is_no_harder(m
 @pytest.mark.learning
 def test_a_memory_learns_to_find_out_and_then_to_exploit():
     """Four pulls of two sure arms: 1/2 + 3 for who remembers the first; 2 for who does not."""
-    study = rl2.Memory({"quick": SMALL}, "quick", 0)
-    while not study.done():
-        progress = study.advance()
+    run = RL2Run({"quick": ScoredTrials(SMALL, trial_scoring.bandit(4))}, "quick", 0)
+    while not run.done():
+        progress = run.advance()
     assert progress.fraction == 1
-    agent = study.trainer.agent(study.state)
-    played, _ = rl2.play(SMALL.trials(), 4, agent, 2000)
+    agent = run.trainer.agent(run.state)
+    played, _ = play_trials(SMALL.trials(), 4, agent, 2000, SEED)
     assert float(played.reward.sum(0).mean()) > 3.3
-    blind, _ = rl2.play(dataclasses.replace(SMALL.trials(), withheld=True), 4, agent, 2000)
+    blind, _ = play_trials(dataclasses.replace(SMALL.trials(), withheld=True), 4, agent, 2000, SEED)
     # Told that nothing ever pays, it has nothing to go by: half of the pulls pay, as if by chance (Wang et al. 2016).
     assert abs(float(blind.reward.sum(0).mean()) - 2) < 0.15
 
@@ -99,5 +101,5 @@ def test_stay_probabilities_tell_a_model_from_a_habit():
             shown[2 * t + 1, :, 1:3] = np.eye(2)[place[t]]
             shown[2 * t + 2, :, 5] = paid[t]
         played = SimpleNamespace(observation=shown, action=np.repeat(action, 2, 0))
-        found = rl2_references.stay_probabilities(played)
+        found = trial_scoring.stay_probabilities(played)
         np.testing.assert_allclose(found["stay interaction"], expected, atol=1e-12)

@@ -9,16 +9,16 @@ import pytest
 
 from rulax.commands.cli import main
 from rulax.commands.method import run as method
-from rulax.commands.method.record import STUDENT, read_record
+from rulax.commands.method.record import Seed, interval, read_record
 from rulax.errors import Interrupted, UserError
 from rulax.methods import base, catalogue
-from rulax.methods.base import Experiment, Progress, Published, Reference, Study, score
+from rulax.methods.base import Experiment, Progress, Published, Reference, SeedRun, score
 
 STEPS = 4
 started: list[int] = []
 
 
-class Known(Study):
+class Known(SeedRun):
     """Test values 1 + seed + (-0.5, 0.5), after four meta-updates."""
 
     def __init__(self, suite, seed):
@@ -71,7 +71,7 @@ def test_a_record_holds_what_tables_need(tmp_path, capsys):
     assert record["baselines"] == {"other": 3.0}
     assert record["reference"]["kind"] == "exact"
     assert len(record["per_seed"][0]["curve"]) == STEPS
-    seeds = STUDENT[1] * 1.0 / math.sqrt(3)  # the seeds' values are 1, 2, 3
+    seeds = 4.302652730 * 1.0 / math.sqrt(3)  # the seeds' values are 1, 2, 3
     tasks = 1.96 * np.std([-0.5, 0.5] * 50, ddof=1) / 10
     np.testing.assert_allclose(record["ci95"], math.hypot(seeds, tasks), rtol=1e-6)
     table = capsys.readouterr().out
@@ -80,6 +80,17 @@ def test_a_record_holds_what_tables_need(tmp_path, capsys):
     assert "1 of 1 goals reached" in table
     assert (tmp_path / "out" / "table.md").read_text().count("|") > 20
     assert (tmp_path / "out" / "scores.png").read_bytes()[:4] == b"\x89PNG"
+
+
+# Published 97.5 % quantiles of Student's t with 1, 2, 9, 10, 11 and 29 degrees of freedom.
+@pytest.mark.parametrize(("seeds", "factor"), [(2, 12.7062), (3, 4.3027), (10, 2.2622), (11, 2.2281), (12, 2.2010), (30, 2.0452)])
+def test_the_interval_over_seeds_follows_students_t_for_any_number_of_seeds(seeds, factor):
+    """The spread over test tasks is zero here, so the interval is Student's over the seeds alone."""
+    values = np.random.default_rng(0).normal(size=seeds)
+    reference = Reference("known", 4.0, "exact")
+    tested = [base.Tested(np.full(50, value), 0.0, reference) for value in values]
+    rows = [Seed.of(seed, each, None, [], 0.0, True) for seed, each in enumerate(tested)]
+    np.testing.assert_allclose(interval(rows), factor * values.std(ddof=1) / math.sqrt(seeds), rtol=2e-5)
 
 
 def test_a_missed_goal_is_said_and_shown_by_the_exit_code(tmp_path, capsys):

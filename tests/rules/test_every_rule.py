@@ -81,13 +81,20 @@ def test_float64_stays_float64(rule):
         assert {leaf.dtype for leaf in jax.tree.leaves((targets, loss))} == {jnp.dtype(jnp.float64)}
 
 
-def test_it_compiles_inside_a_scan(rule):
-    """State keeps its structure and types, so that a life can be one compiled loop."""
-    batch = random_batch(rule)
+def test_a_compiled_scan_gives_what_a_plain_loop_gives(rule):
+    """A lifetime can be one compiled loop: state keeps its structure and types, and carries over from update to update."""
+    batches, start = [random_batch(rule, seed) for seed in range(3)], rule.start(jax.random.key(0))
 
-    def step(state, _):
-        _, state, metrics = rule.targets({}, state, batch)
-        return state, metrics
+    def step(state, batch):
+        targets, state, metrics = rule.targets({}, state, batch)
+        return state, (targets, metrics)
 
-    _, metrics = jax.lax.scan(step, rule.start(jax.random.key(0)), None, length=2)
-    assert all(jnp.isfinite(metric).all() for metric in metrics.values())
+    state, outputs = jax.lax.scan(step, start, jax.tree.map(lambda *each: jnp.stack(each), *batches))
+    expected = start
+    for index, batch in enumerate(batches):
+        expected, wanted = step(expected, batch)
+        for found, right in zip(jax.tree.leaves(outputs), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(found[index], right, rtol=2e-5, atol=1e-6)
+    for found, right, before in zip(*map(jax.tree.leaves, (state, expected, start)), strict=True):
+        assert found.dtype == before.dtype
+        np.testing.assert_allclose(found, right, rtol=2e-5, atol=1e-6)

@@ -12,7 +12,7 @@ from rulax.commands.explain.setup import Subject
 from rulax.commands.train import setup
 from rulax.evaluation.explain import alignment, discovered, knowledge, trajectory
 from rulax.evaluation.explain.intervals import over_groups
-from rulax.evaluation.explain.record import LivedLife, Observed, live, observe, windows
+from rulax.evaluation.explain.record import Observed, TrainingRecord, observe, train_with_snapshots, windows
 from rulax.evaluation.explain.record import first_streams as first
 from rulax.evaluation.explain.reliance import Y, Z, without_predictions
 
@@ -29,7 +29,7 @@ class Analyses:
     def __init__(self, subject: Subject):
         self.subject, self.trainer = subject, subject.prepared.trainer
         self.found: dict[str, Any] = {}
-        self.life: LivedLife | None = None
+        self.life: TrainingRecord | None = None
         self.moments: dict[str, int] = {}
         self.watch = observe(self.trainer, subject.config.watch, subject.values)
 
@@ -61,7 +61,7 @@ class Analyses:
         def go_on(step: int, mean: float | None) -> bool:
             return report(step / config.steps, "" if mean is None else f"return {mean:.2f}")
 
-        self.life = live(self.trainer, config.seed, config.snapshots, go_on)
+        self.life = train_with_snapshots(self.trainer, config.seed, config.snapshots, go_on)
         self.found["life"] = {"steps": self.life.steps, "returns": self.life.returns}
 
     def look_over_life(self, report: Report) -> None:
@@ -132,10 +132,10 @@ class Analyses:
                 shown = "" if mean is None else f"return {mean:.2f}"
                 return report((place + step / config.steps) / len(ABLATIONS), f"{label}: {shown}")
 
-            lived = live(trainer, config.seed, 0, go_on)
+            record = train_with_snapshots(trainer, config.seed, 0, go_on)
             trainer.close()
-            lives[name] = {"label": label, "steps": lived.steps, "returns": lived.returns, "finished": lived.finished}
-            if not lived.finished:
+            lives[name] = {"label": label, "steps": record.steps, "returns": record.returns, "finished": record.finished}
+            if not record.finished:
                 break
 
     # -- parts -------------------------------------------------------------------------------------------------------------

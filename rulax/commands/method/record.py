@@ -11,13 +11,12 @@ import numpy as np
 
 from rulax.commands.method.settings import MethodConfig
 from rulax.errors import UserError
+from rulax.evaluation.statistics import student_factor
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, Tested, score
 from rulax.records import folder as folders
 
 CURVE_POINTS = 60
-# 97.5 % quantiles of Student's t with 1, 2, ... degrees of freedom; beyond, the normal's is close enough.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-NORMAL = 1.96
+NORMAL = 1.96  # 97.5 % quantile of the normal distribution: test tasks are hundreds or thousands
 
 
 class Seed(NamedTuple):
@@ -101,15 +100,15 @@ def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed])
 
 
 def interval(seeds: list[Seed]) -> float:
-    """Half of a 95 % interval, over seeds (Student's t) and over test tasks, which are the same for every seed.
+    """Half the width of a 95 % interval of the mean over seeds and test tasks.
 
-    With one seed it is about the tasks alone.
+    The two sources of error are added in squares: seeds by Student's t, test tasks (the same ones for every seed) by the normal
+    distribution. With a single seed only the test tasks count.
     """
     tasks = NORMAL * float(np.mean([seed.deviation for seed in seeds])) / math.sqrt(max(seeds[0].tasks, 1))
     if len(seeds) < 2:
         return tasks
-    quantile = STUDENT[len(seeds) - 2] if len(seeds) - 2 < len(STUDENT) else NORMAL
-    spread = quantile * float(np.std([seed.value for seed in seeds], ddof=1)) / math.sqrt(len(seeds))
+    spread = student_factor(len(seeds) - 1) * float(np.std([seed.value for seed in seeds], ddof=1)) / math.sqrt(len(seeds))
     return math.hypot(tasks, spread)
 
 

@@ -1,1 +1,1 @@
-"""What a rule does: one analysis per file, each a function of recorded arrays that returns numbers with intervals."""
+"""Analyses of what a rule does: one per file, each a function of recorded arrays that returns numbers with intervals."""

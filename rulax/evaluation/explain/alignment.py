@@ -1,4 +1,4 @@
-"""How the rule's step compares with the policy gradient on the same data: cosines between gradients of the agent's parameters."""
+"""How a rule's step compares with the policy gradient on the same data: cosines between gradients of the agent's parameters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def cosine(one: PyTree, other: PyTree) -> Array:
 
 
 def advantages(values: Values, batch: Batch, discount: float = 0.99, trace: float = 0.95) -> Array:
-    """What the actor-critic weighs log pi(a) with: generalised advantages from the agent's own value, [T, B].
+    """The weights of log pi(a) in actor-critic: generalised advantages from the agent's own value, [T, B].
 
-    The agent that is looked at acted itself, so every importance ratio of V-trace is one and the two are the same.
+    The experience is on-policy, so all importance ratios of V-trace are one and the two estimates are the same.
     """
     experience = batch.experience
     arrays = (experience.reward, discount * experience.discount, values(batch.online), experience.valid)
@@ -37,8 +37,8 @@ def align(
 ) -> dict[str, Array]:
     """Cosines of the rule's gradient with that of -A log pi(a), averaged over valid steps, in the agent's parameters.
 
-    `whole` is the rule's whole loss, `policy` only the part of it that comes through the policy head. `again` is the policy
-    gradient of one half of the streams with that of the other half: what noise alone makes of a cosine of one.
+    `whole` is the rule's whole loss, `policy` only the part of it that passes through the policy head. `again` compares the policy
+    gradients of two halves of the streams: noise alone lowers that cosine from one to this value.
     """
     reading = read(params, experience)
     batch = Batch(experience, params.predict(reading.embedding), slow.predict(slow.embed(experience)))
@@ -57,7 +57,7 @@ def align(
 
 
 def policy_only(slopes: Predictions) -> Predictions:
-    """Slopes that reach the agent through its policy head only."""
+    """The same slopes with those of all other heads set to zero."""
     return {name: slope if name == "policy" else jnp.zeros_like(slope) for name, slope in slopes.items()}
 
 

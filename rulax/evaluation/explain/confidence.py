@@ -1,4 +1,4 @@
-"""Analysis 1: how sure the agent's predictions are in the steps before a reward."""
+"""Analysis 1: how confident the agent's predictions are in the steps before a reward."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def confidence_before(
 ) -> dict[str, Any]:
     """Confidence [L, B] at 0 to `back` steps before rewards [L, B], in standard deviations from its mean over all steps.
 
-    A reward counts if it differs from the most frequent one (the usual "nothing"), apart by its side of it. Only steps of the same
-    `episode` [L, B] are looked at. Intervals are over episodes.
+    A reward counts as an event if it differs from the most frequent one, which usually means that nothing happened; larger and
+    smaller ones are reported apart. Only steps of the same `episode` [L, B] are used, and intervals are over episodes.
     """
     usual = usual_reward(reward[valid])
     spread = float(np.std(confidence[valid])) or 1.0
@@ -43,7 +43,7 @@ def usual_reward(rewards: np.ndarray) -> float:
 
 
 def steps_before(level: np.ndarray, episode: np.ndarray, events: np.ndarray, distance: int) -> tuple[np.ndarray, np.ndarray]:
-    """The level so many steps before each event of the same episode, and those episodes."""
+    """The level [L, B] `distance` steps before each event of the same episode, [E], and the numbers of those episodes, [E]."""
     time, stream = np.nonzero(events)
     inside = time >= distance
     time, stream = time[inside], stream[inside]

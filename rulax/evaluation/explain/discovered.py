@@ -1,4 +1,4 @@
-"""The analyses that only a discovered rule allows: its meta-network is asked again with some of its inputs changed."""
+"""Analyses that need a discovered rule: its meta-network is evaluated again with some of its inputs changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIFETIME = "lifetime"
 
 
 def horizon_of(rule: UpdateRule, rule_params: PyTree, state: PyTree, batch: Batch, head: str, hide_ends: bool, seed: int) -> Any:
-    """How far back a change of y or z is felt. With `hide_ends` the rule is told that no episode ends, so that it may look far."""
+    """How far back a change of y or z affects the targets. With `hide_ends` no episode ends, so that nothing limits the horizon."""
     if hide_ends:
         old: Any = batch.experience
         never = np.zeros_like(old.first)
@@ -41,7 +41,7 @@ ends_of = jax.jit(lambda experience: nothing_follows(experience._replace(observa
 
 @functools.lru_cache(maxsize=4)
 def replaced(rule: UpdateRule) -> Any:
-    """Targets as a function of y and z, each (online, slow)."""
+    """The targets as a function of y and z, each a pair (online, slow)."""
 
     def respond(operands: PyTree, values: dict[str, tuple[Array, Array]]) -> dict[str, Array]:
         params, state, batch = operands
@@ -54,7 +54,7 @@ def replaced(rule: UpdateRule) -> Any:
 
 
 def reliance_of(rule: UpdateRule, rule_params: PyTree, state: Any, batch: Batch) -> dict[str, Any]:
-    """How much the targets change without each of their sources; and, to compare with, how far they are from the predictions."""
+    """How much the targets change without each of their sources and, for comparison, how far they are from the predictions."""
     heads = tuple(name for name in (Y, Z, "value") if name in batch.online)
     parts: dict[str, PyTree] = {name: (batch.online[name], batch.slow[name]) for name in heads}
     parts["reward"] = batch.experience.reward
@@ -69,7 +69,7 @@ def reliance_of(rule: UpdateRule, rule_params: PyTree, state: Any, batch: Batch)
 
 @functools.lru_cache(maxsize=4)
 def rebuilt(rule: UpdateRule, heads: tuple[str, ...]) -> Any:
-    """Targets as a function of predictions, rewards and the lifetime's memory."""
+    """The targets as a function of predictions, rewards and the state of the lifetime LSTM."""
 
     def respond(operands: PyTree, parts: dict[str, PyTree]) -> dict[str, Array]:
         params, state, batch = operands

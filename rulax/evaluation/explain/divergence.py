@@ -1,4 +1,4 @@
-"""KL between targets that hardly differ: what the analyses of a rule measure small changes with."""
+"""KL divergence between targets that hardly differ: the analyses measure small changes with it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NEAR = 0.1  # difference of log probabilities below which a series is used
 
 
 def divergence(before: Array, after: Array) -> Array:
-    """KL(before || after) [...] of two categorical distributions given as logits, exact where it is tiny and never below 0.
+    """KL(before || after) [...] of categorical distributions given as logits [..., N], accurate where it is tiny, never negative.
 
         sum p log(p / q) = sum p (exp(d) - 1 - d)        with d = log q - log p, because both sum to one
 
-    The left side is a sum of large terms that cancel: in single precision it is off by 1e-7, of either sign, which is more than
-    what a rule's targets change by when something far away changes. On the right no term is below 0.
+    The left side is a sum of large terms that cancel: in single precision its error is about 1e-7, of either sign, which is more
+    than a rule's targets change when a distant input changes. On the right no term is negative.
     """
     old, new = jax.nn.log_softmax(before), jax.nn.log_softmax(after)
     share, gap = jnp.exp(old), new - old

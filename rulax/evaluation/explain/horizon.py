@@ -1,4 +1,4 @@
-"""Analysis 3: the bootstrapping horizon. What is predicted at t + k is replaced; how much do the targets at t change?"""
+"""Analysis 3: the bootstrapping horizon. How much do the targets at t change if the predictions at t + k are replaced?"""
 
 from __future__ import annotations
 
@@ -26,15 +26,24 @@ def reach(
     furthest: int = 15,
     distance: Callable[[Array, Array], Array] = divergence,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Mean change of each target at t when `values` [T+1, B, ...] at t + k are replaced by `donors`, for k = 0..furthest.
+    """Mean change of each target at t when the values at t + k are replaced, for k = 0..furthest.
 
-    `ends` [T, B] marks steps after which nothing counts: pairs (t, t + k) with an end between them are left out. `distance` is
-    between targets before and after, per step; by default KL(before || after) of logits. Intervals are over streams.
+    Args:
+        respond: computes the targets.
+        operands: its other inputs.
+        values: predictions, leaves [T+1, B, ...].
+        donors: their replacements, of the same shapes.
+        ends: steps after which an episode ends, [T, B]; pairs (t, t + k) with an end between them are left out.
+        furthest: the largest k.
+        distance: between targets before and after, per step; by default KL(before || after) of logits.
+
+    Returns:
+        By name of the target, one row per k, with intervals over streams.
     """
-    length, ask = ends.shape[0], compiled(respond)
+    length, ask = ends.shape[0], with_one_replaced(respond)
     values, donors = jax.tree.map(jnp.asarray, (values, donors))
     before = ask(length + 1, operands, values, donors)
-    # One state after the other: all of them at once would be gigabytes of targets, and twice the program to compile.
+    # One state at a time: all of them at once would be gigabytes of targets, and twice the program to compile.
     each = [apart(distance)(before, ask(state, operands, values, donors)) for state in range(length + 1)]
     linked = connected(ends)
     changes = {name: np.stack([change[name] for change in each]) for name in before}
@@ -42,8 +51,8 @@ def reach(
 
 
 @functools.lru_cache(maxsize=16)
-def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
-    """The targets with one state replaced, or none if there is no state of that number; compiled once for one way to respond."""
+def with_one_replaced(respond: Respond) -> Callable[..., dict[str, Array]]:
+    """The targets with the values of one state replaced, or none if the number is out of range; compiled once per `respond`."""
 
     def replaced(state: Array, operands: PyTree, values: PyTree, donors: PyTree) -> dict[str, Array]:
         return respond(operands, jax.tree.map(lambda own, other: own.at[state].set(other[state], mode="drop"), values, donors))
@@ -53,12 +62,12 @@ def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
 
 @functools.lru_cache(maxsize=4)
 def apart(distance: Callable[[Array, Array], Array]) -> Callable[..., dict[str, Array]]:
-    """The distance [T, B] of each target from the one before."""
+    """A compiled function: the distance [T, B] between two versions of each target."""
     return jax.jit(lambda before, after: {name: distance(before[name], after[name]) for name in before})
 
 
 def connected(ends: np.ndarray) -> np.ndarray:
-    """[S, T, B]: whether state s comes after step t (or is its own) with no end between."""
+    """Whether state s is at or after step t with no end between them, [T+1, T, B] for s, t and the stream; `ends` [T, B]."""
     length, streams = ends.shape
     found = np.zeros((length + 1, length, streams), bool)
     for step in range(length):
@@ -71,7 +80,7 @@ def connected(ends: np.ndarray) -> np.ndarray:
 
 
 def by_distance(change: np.ndarray, linked: np.ndarray, distance: int) -> dict[str, Any]:
-    """Mean over all pairs that are `distance` apart, with its interval over streams."""
+    """Mean change [S, T, B] over all linked pairs that are `distance` apart, with its interval over streams."""
     steps = np.arange(change.shape[1])
     states = steps + distance
     inside = states < change.shape[0]
@@ -81,7 +90,7 @@ def by_distance(change: np.ndarray, linked: np.ndarray, distance: int) -> dict[s
 
 
 def donors_of(values: PyTree, seed: int) -> PyTree:
-    """What replaces a prediction: that of another stream at the same time, so that it is one an agent does make."""
+    """Replacements for predictions: those of another stream at the same time, so that they are realistic."""
     streams = jax.tree.leaves(values)[0].shape[1]
     shift = int(np.random.default_rng(seed).integers(1, max(2, streams)))
     return jax.tree.map(lambda x: np.roll(np.asarray(x), shift, axis=1), values)

@@ -1,4 +1,4 @@
-"""The inputs of a meta-network by name, taken apart and put together again, so that each group can be asked about alone."""
+"""The inputs of a meta-network split into named groups and put together again, so that each group can be studied alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TARGETS = ("policy", "state_prediction", "action_prediction")
 
 
 def take_apart(signals: Signals) -> dict[str, PyTree]:
-    """Groups of inputs by the name that people would give them; see metanet/features.py for the order of the columns."""
+    """Named groups of inputs; see metanet/features.py for the order of the columns."""
     scalars, before, after = signals.scalars, signals.channels_before, signals.channels_after
     parts: dict[str, PyTree] = {
         "policy": (scalars[..., :1], before[..., :1], signals.probabilities),
@@ -37,7 +37,7 @@ def take_apart(signals: Signals) -> dict[str, PyTree]:
 
 
 def put_together(signals: Signals, parts: dict[str, PyTree]) -> Signals:
-    """The inverse of `take_apart`; what it does not name comes from `signals`."""
+    """The inverse of `take_apart`; everything else comes from `signals`."""
     policy, acting, slow = parts["policy"], parts["acting policy"], parts["slow policy"]
     valued = [parts[name] for name in ("value", "advantage") if name in parts]
     scalars = [policy[0], acting[0], parts["reward"], parts["episode goes on"], *valued, slow[0]]
@@ -55,7 +55,7 @@ def put_together(signals: Signals, parts: dict[str, PyTree]) -> Signals:
 
 @functools.lru_cache(maxsize=4)
 def answer(bootstrap: bool) -> Callable[[PyTree, dict[str, PyTree]], dict[str, Array]]:
-    """Targets as a function of the named inputs; the operands are the network, the lifetime's memory and the other signals."""
+    """The targets as a function of the named inputs; operands are the network, the lifetime LSTM's state and the other signals."""
 
     def respond(operands: tuple[MetaNetwork, PyTree, Signals], parts: dict[str, PyTree]) -> dict[str, Array]:
         network, memory, signals = operands
@@ -67,7 +67,7 @@ def answer(bootstrap: bool) -> Callable[[PyTree, dict[str, PyTree]], dict[str, A
 
 @functools.lru_cache(maxsize=4)
 def signals_of(sizes: Sizes, constants: Constants) -> Callable[[PyTree, Batch], Signals]:
-    """All inputs of the meta-network; without its switch, which is no array."""
+    """A compiled function: all inputs of the meta-network, without `bootstrap`, which is not an array."""
 
     def gather(scales: PyTree, batch: Batch) -> Signals:
         estimates = estimate(scales, batch, sizes, constants)[1] if sizes.value else None

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from rulax.evaluation.statistics import student_factor
+
 RESAMPLES = 1000
-# Student's t, two-sided 95 %, by degrees of freedom; folds are few, so no table of a statistics package is needed.
-STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 
 Numbers = dict[str, Any]
 
 
 def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int = 0) -> Numbers:
-    """Mean of values [N], NaN left out, with the 95 % percentile interval of a bootstrap that draws whole groups [N].
+    """Mean of values [N], ignoring NaN, with the 95 % percentile interval of a bootstrap over whole groups [N].
 
-    Steps of one episode are not independent, so it is episodes (or streams) that are drawn again, never single steps.
+    Steps of one episode are not independent, so the bootstrap draws episodes (or streams), never single steps.
     """
     values = np.asarray(values, np.float64).reshape(-1)
     groups = np.arange(len(values)) if groups is None else np.asarray(groups).reshape(-1)
@@ -35,7 +35,7 @@ def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int 
 
 
 def over_folds(values: np.ndarray) -> Numbers:
-    """Mean over folds with the 95 % interval of Student's t. Folds share training data, so it is somewhat too narrow."""
+    """Mean over folds [F] with the 95 % interval of Student's t. Folds share training data, so it is somewhat too narrow."""
     values = np.asarray(values, np.float64)
     values = values[np.isfinite(values)]
     if not len(values):
@@ -43,5 +43,5 @@ def over_folds(values: np.ndarray) -> Numbers:
     mean = float(values.mean())
     if len(values) < 2:
         return {"value": mean, "low": None, "high": None, "count": 1}
-    half = STUDENT.get(len(values) - 1, 1.96) * float(values.std(ddof=1)) / len(values) ** 0.5
+    half = student_factor(len(values) - 1) * float(values.std(ddof=1)) / len(values) ** 0.5
     return {"value": mean, "low": mean - half, "high": mean + half, "count": len(values)}

@@ -1,4 +1,4 @@
-"""What analyses 1 and 2 read, taken from a recording: confidences, and the features and targets of the probes."""
+"""Analyses 1 and 2 of a recording: confidences, and the features and targets of the probes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from rulax.evaluation.explain.record import Observed
 from rulax.evaluation.explain.reliance import Y, Z
 from rulax.types import now
 
-FURTHEST = 10  # steps ahead that are asked for
-LARGEST_OBSERVATION = 2048  # numbers up to which an observation is probed as well
+FURTHEST = 10  # steps ahead that are probed
+LARGEST_OBSERVATION = 2048  # size up to which observations are probed as well
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """Logits as logarithms of probabilities."""
+    """Logits [..., N] as logarithms of probabilities."""
     shifted = logits - logits.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def entropy(logits: np.ndarray) -> np.ndarray:
-    """Entropy of the distribution that logits say."""
+    """Entropy [...] of the distribution given by logits [..., N]."""
     logs = log_softmax(logits)
     return -np.sum(np.exp(logs) * logs, -1)
 
 
 def taken(values: np.ndarray, action: np.ndarray) -> np.ndarray:
-    """Of predictions per action [L, B, A, N], those of the action taken."""
+    """The predictions of the action taken, [L, B, N], from those of every action, [L, B, A, N]."""
     return np.take_along_axis(values, action[..., None, None], -2)[..., 0, :]
 
 
-def readings(observed: Observed) -> dict[str, np.ndarray]:
-    """Logits [L, B, N] whose confidence can be asked: y, z of the action taken, policy."""
+def prediction_logits(observed: Observed) -> dict[str, np.ndarray]:
+    """Logits [L, B, N] of the predictions whose confidence is measured: y, z of the action taken, policy."""
     online, action = now(observed.batch.online), observed.batch.experience.action
     found = {"policy": online["policy"]}
     if Y in online:
@@ -47,7 +47,7 @@ def confidence_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
     experience = observed.batch.experience
     reward, valid = experience.reward, experience.valid
     found: dict[str, Any] = {}
-    for name, logits in readings(observed).items():
+    for name, logits in prediction_logits(observed).items():
         centred = logits - logits.mean(-1, keepdims=True)
         for measure, values in {"confidence": -entropy(logits), "norm": np.linalg.norm(centred, axis=-1)}.items():
             found.setdefault(name, {})[measure] = confidence_before(values, reward, observed.episode, valid, FURTHEST, seed)
@@ -59,7 +59,7 @@ def probes_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
     experience, online = observed.batch.experience, now(observed.batch.online)
     valid = experience.valid
     policy, randomness = log_softmax(online["policy"]), entropy(online["policy"])
-    features = readings(observed)
+    features = prediction_logits(observed)
     features["policy"] = np.concatenate([policy, np.exp(policy), randomness[..., None]], -1)
     features["value"] = value_features(observed)
     seen = experience.observation[:-1]
@@ -78,11 +78,11 @@ def probes_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
 
 
 def value_features(observed: Observed) -> np.ndarray:
-    """The value of the state, and of each action if the agent says that."""
+    """The value of the state, and that of each action if the agent predicts it, [L, B, 1 or 1 + A]."""
     state = observed.value[:-1, :, None]
     head = observed.batch.online.get("value")
     if head is None or head.ndim < 4:
         return state
     numbers = np.linspace(-1, 1, head.shape[-1])
-    means = np.exp(log_softmax(now(head))) @ numbers  # [L, B, A], squashed: a probe bends it anyway
+    means = np.exp(log_softmax(now(head))) @ numbers  # [L, B, A] on a squashed scale: probes have nonlinear features anyway
     return np.concatenate([state, means], -1)

@@ -1,4 +1,4 @@
-"""The data of all analyses: an agent's life with snapshots, and what a snapshot does and predicts when it is left alone."""
+"""The data of all analyses: training with snapshots, and what each snapshot does and predicts once it has stopped learning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = Callable[[Predictions], Array]  # predictions [T+1, B, ...] -> value of
 
 
 class Snapshot(NamedTuple):
-    """One agent in the middle of its life, on the host."""
+    """One agent at some point of its training, on the host."""
 
     step: int  # of the environment
     params: Agent
@@ -28,21 +28,26 @@ class Snapshot(NamedTuple):
     rule_state: PyTree
 
 
-class LivedLife(NamedTuple):
-    """What came of training."""
+class TrainingRecord(NamedTuple):
+    """The learning curve of one agent, and its snapshots."""
 
     steps: list[int]
-    returns: list[float | None]  # mean over the episodes that ended since the point before
+    returns: list[float | None]  # mean over the episodes that ended since the previous point; None if there were none
     snapshots: list[Snapshot]
     finished: bool
 
 
-def live(
+def train_with_snapshots(
     trainer: CompiledTrainer, seed: int, snapshots: int, go_on: Callable[[int, float | None], bool], points: int = 60
-) -> LivedLife:
-    """Train one agent to the end of its budget, with a snapshot at birth, at the end and evenly between (0: none at all).
+) -> TrainingRecord:
+    """Train one agent to the end of its budget.
 
-    `go_on(step, return)` is asked after every chunk, about once a second; False ends the life early.
+    Args:
+        trainer: of a single seed.
+        seed: of the agent.
+        snapshots: how many, evenly spaced, the first before and the last after training; 0 for none.
+        go_on: called with the step and the latest mean return after every chunk, about once a second; False ends training early.
+        points: of the learning curve, at most.
     """
     state = trainer.init(jax.random.key(seed))
     marks = np.linspace(0, trainer.total_iterations, max(snapshots, 2)).round().astype(int).tolist() if snapshots else []
@@ -56,7 +61,7 @@ def live(
         if trainer.done(state) or not wanted:
             break
         upto_mark = marks[0] - iteration if marks else trainer.total_iterations
-        # Never past a snapshot, and a point of the curve at a time: fast rules do all of a short life in a few chunks.
+        # Not past the next snapshot, nor past the next point of the curve: fast rules would train to the end in a few chunks.
         state, metrics = trainer.advance(state, min(upto_mark, max(1, trainer.total_iterations // points)))
         totals, episodes = totals + float(np.sum(metrics["episode_return"])), episodes + int(np.sum(metrics["episodes"]))
         step = trainer.steps(state)
@@ -66,56 +71,65 @@ def live(
             returns.append(mean)
             totals, episodes = 0.0, 0
         wanted = go_on(step, mean)
-    return LivedLife(steps, returns, found, trainer.done(state))
+    return TrainingRecord(steps, returns, found, trainer.done(state))
 
 
 def snapshot(trainer: CompiledTrainer, state: PyTree) -> Snapshot:
-    """Copies, because the next chunk takes the state's memory for itself."""
+    """A copy of the agent: the next chunk donates the buffers of the state."""
     found = jax.tree.map(lambda x: np.array(x[0]), state.life.learner_state._replace(optimiser_state=()))
     return Snapshot(trainer.steps(state), found.params, slow_agent(found), found.rule_state)
 
 
 class Observed(NamedTuple):
-    """A snapshot left alone for a while: it acts with its own policy and learns nothing."""
+    """What a snapshot did over some steps with its own policy, without learning."""
 
     batch: Any  # `Batch` [L, B], predictions [L+1, B]; on the host, as everything here
-    value: np.ndarray  # [L+1, B] what the agent thinks that each state is worth
-    episode: np.ndarray  # [L, B] number of the episode that a step belongs to
+    value: np.ndarray  # [L+1, B] the agent's own value of each state
+    episode: np.ndarray  # [L, B] number of the episode that each step belongs to
     mean_return: float | None
 
 
 def observe(trainer: CompiledTrainer, length: int, values: Values) -> Callable[[Snapshot, Array], Observed]:
-    """A function that watches snapshots for `length` steps in every stream; compiled once for all of them."""
+    """Make a function that records a snapshot, compiled once for all of them.
+
+    Args:
+        trainer: the one that trained the agent; gives the environment, its streams and the scale of rewards.
+        length: steps per stream.
+        values: reads the value of each state off the predictions.
+
+    Returns:
+        (snapshot, key) -> what it did in `length` steps of every stream.
+    """
 
     @jax.jit
-    def watch(params: Agent, slow: Agent, key: Array) -> tuple[Batch, Array, Episode]:
+    def rollout(params: Agent, slow: Agent, key: Array) -> tuple[Batch, Array, Episode]:
         key_start, key_act = jax.random.split(key)
         memory = params.initial_memory(trainer.recipe.learning.streams)
         actor = begin(trainer.streams, trainer.environment.default_task(), memory, key_start)
         _, experience, episodes = act(trainer.streams, params, actor, length, key_act)
-        experience = experience._replace(reward=experience.reward * trainer.learner.reward_scale)  # what the rule saw in training
+        experience = experience._replace(reward=experience.reward * trainer.learner.reward_scale)  # as in training
         predicted: list[Predictions] = [agent.predict(agent.embed(experience)) for agent in (params, slow)]
         return Batch(experience, *predicted), values(predicted[0]), episodes
 
-    def make_signals(found: Snapshot, key: Array) -> Observed:
-        # To the host at once: each operation on a device outside of a compiled program would be compiled by itself.
-        batch, value, episodes = jax.tree.map(np.asarray, watch(found.params, found.slow, key))
+    def observe_one(found: Snapshot, key: Array) -> Observed:
+        # To the host at once: outside a compiled program, each operation on a device array would be compiled by itself.
+        batch, value, episodes = jax.tree.map(np.asarray, rollout(found.params, found.slow, key))
         mean = float(episodes.total[episodes.ended].mean()) if episodes.ended.any() else None
         return Observed(batch, value, number_episodes(batch.experience.first), mean)
 
-    return make_signals
+    return observe_one
 
 
 def number_episodes(first: np.ndarray) -> np.ndarray:
-    """From `first` [L+1, B] a number for each step's episode, [L, B]; no two streams share one."""
+    """A number for each step's episode, [L, B], from `first` [L+1, B]; no two streams share a number."""
     count = np.cumsum(starts(first[:-1]), axis=0)
     return count + np.arange(first.shape[1]) * (len(first) + 1)
 
 
 def windows(batch: Any, length: int, memory: PyTree = ()) -> Any:
-    """The recording [L, B] cut into trajectories of `length` steps, as a learner would see them: [length, W].
+    """Cut a recording [L, B] into trajectories of `length` steps, as a learner would get them: [length, W].
 
-    `memory` [W, ...] is what an agent with a memory starts each of them with.
+    `memory` [W, ...] is the recurrent state before each of them; () for agents without one.
     """
     starts = range(0, batch.experience.action.shape[0] - length + 1, length)
 
@@ -132,13 +146,16 @@ def windows(batch: Any, length: int, memory: PyTree = ()) -> Any:
 
 
 def first_streams(batch: Any, number: int) -> Any:
-    """The first few streams, without observations: what the analyses of a rule alone read."""
+    """The first `number` streams, without observations: enough for analyses of the rule alone."""
     experience = batch.experience._replace(observation=(), memory=())
     return jax.tree.map(lambda x: x[:, :number], batch._replace(experience=experience))
 
 
 def values_of(trainer: Any, largest: float | None) -> Values:
-    """How to read the value of a state off the predictions of a rule's agents; zero where the rule has none."""
+    """How to read the value of a state off the predictions of a rule's agents; zero if the rule has no value head.
+
+    `largest` is the largest value that the head can represent; None infers it from the number of bins.
+    """
     from rulax.values.two_hot import BINS, SMALL_BINS, Bins, expected_value
 
     head = trainer.recipe.rule.heads(trainer.environment.num_actions).get("value")

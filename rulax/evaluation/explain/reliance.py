@@ -1,4 +1,4 @@
-"""Analysis 4: what the targets rely on. Some inputs are blanked; how far do the targets move?"""
+"""Analysis 4: what the targets rely on. How far do they move when some of their inputs are blanked?"""
 
 from __future__ import annotations
 
@@ -27,9 +27,19 @@ def reliance(
     blanked: Mapping[str, Sequence[str]],
     counts: np.ndarray,
 ) -> dict[str, dict[str, Any]]:
-    """For each set of `parts` in `blanked`: KL(target || target with those parts at zero), averaged where `counts` [T, B].
+    """How far each target moves when some of its inputs are set to zero: KL(target || target without them).
 
-    Logits at zero are a uniform prediction: what an agent says that knows nothing. Intervals are over streams.
+    Logits of zero are a uniform prediction, that of an agent that knows nothing.
+
+    Args:
+        respond: computes the targets.
+        operands: its other inputs.
+        parts: the inputs that can be blanked, by name.
+        blanked: by label, the names of the parts to blank together.
+        counts: which steps are averaged over, [T, B] bool.
+
+    Returns:
+        By label and target, the mean with its interval over streams.
     """
     found: dict[str, dict[str, Any]] = {}
     before = without(respond, operands, parts)
@@ -41,13 +51,13 @@ def reliance(
 
 
 def without(respond: Respond, operands: PyTree, parts: dict[str, PyTree], names: Sequence[str] = ()) -> dict[str, Array]:
-    """The targets with the parts of these names at zero."""
-    return compiled(respond)(operands, parts, {name: np.asarray(name not in names) for name in parts})
+    """The targets with the named parts set to zero."""
+    return with_some_blanked(respond)(operands, parts, {name: np.asarray(name not in names) for name in parts})
 
 
 @functools.lru_cache(maxsize=4)
-def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
-    """The targets with some parts kept and the others at zero; compiled once, whatever is blanked."""
+def with_some_blanked(respond: Respond) -> Callable[..., dict[str, Array]]:
+    """The targets with some parts kept and the others set to zero; compiled once, whatever is blanked."""
 
     def ask(operands: PyTree, parts: dict[str, PyTree], keep: dict[str, Array]) -> dict[str, Array]:
         kept = {name: jax.tree.map(lambda x, keep=keep[name]: jnp.where(keep, x, 0), part) for name, part in parts.items()}
@@ -57,9 +67,9 @@ def compiled(respond: Respond) -> Callable[..., dict[str, Array]]:
 
 
 def without_predictions(rule: UpdateRule, everywhere: bool) -> UpdateRule:
-    """A discovered rule that does not see y and z: in making their own targets only, or `everywhere`, the policy's included.
+    """A discovered rule that does not see y and z: only when it makes their own targets, or `everywhere`, the policy's included.
 
-    The two ablations of the paper (Oh et al. 2025, figure 4e): do predictions teach themselves, and do they drive the policy?
+    The two ablations of the paper (Oh et al. 2025, figure 4e): do predictions bootstrap themselves, and do they drive the policy?
     """
 
     def targets(rule_params: PyTree, state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
@@ -76,7 +86,7 @@ def blank(batch: Batch) -> Batch:
     """The batch with uniform y and z."""
 
     def zeroed(predictions: dict[str, Array]) -> dict[str, Array]:
-        # Behind a barrier: XLA would compute all that follows from zeros while it compiles, which takes it many seconds.
+        # The barrier stops XLA from folding everything that follows from zeros at compile time, which takes many seconds.
         nothing = {name: jax.lax.optimization_barrier(jnp.zeros_like(predictions[name])) for name in (Y, Z)}
         return {**predictions, **nothing}
 

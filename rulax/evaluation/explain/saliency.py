@@ -1,4 +1,4 @@
-"""Analysis 5: which inputs of the meta-network its targets listen to, by gradients."""
+"""Analysis 5: which inputs of the meta-network its targets are sensitive to, by gradients."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def saliency(
     key: Array,
     probes: int = PROBES,
 ) -> dict[str, dict[str, Any]]:
-    """For each target and each group of inputs: how far one target logit moves if the group is jittered, root mean square.
+    """For each target and each group of inputs: the root mean square by which one target logit moves if the group is jittered.
 
         saliency = sqrt( sum over inputs j of the group, sum over outputs i of (J_ij deviation_j)^2 / number of outputs )
 
     with the Jacobian J of the targets (their mean over the last axis subtracted, which a softmax ignores) and each input's
-    deviation over steps and streams: so units cancel and an input that never varies counts nothing. The sum over outputs is
+    deviation over steps and streams, so that units cancel and an input that never varies has none. The sum over outputs is
     estimated with random signs (Hutchinson). Inputs are [T, B, ...] or [T+1, B, ...]; intervals are over streams.
     """
-    rows = compiled(respond, probes)(operands, inputs, key)
+    rows = mean_squares(respond, probes)(operands, inputs, key)
     return {target: {name: root(over_groups(np.asarray(row))) for name, row in groups.items()} for target, groups in rows.items()}
 
 
 @functools.lru_cache(maxsize=4)
-def compiled(respond: Respond, probes: int) -> Callable[..., dict[str, dict[str, Array]]]:
-    """For each target and group the mean square per stream, [B]; compiled once for one way to respond."""
+def mean_squares(respond: Respond, probes: int) -> Callable[..., dict[str, dict[str, Array]]]:
+    """A compiled function: for each target and group the mean square per stream, [B]."""
 
     def squares(operands: PyTree, inputs: dict[str, PyTree], key: Array) -> dict[str, dict[str, Array]]:
         deviations = jax.tree.map(lambda x: jnp.std(x, axis=(0, 1), keepdims=True), inputs)
@@ -64,7 +64,7 @@ def compiled(respond: Respond, probes: int) -> Callable[..., dict[str, dict[str,
 
 
 def per_stream(values: Array) -> Array:
-    """Sum over all but the streams, [B]."""
+    """Sum over all axes but that of the streams, [T, B, ...] -> [B]."""
     return jnp.sum(values, axis=tuple(axis for axis in range(values.ndim) if axis != 1))
 
 

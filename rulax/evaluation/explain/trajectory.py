@@ -1,7 +1,7 @@
-"""What the interactive page needs to compute a rule's targets by itself: a short recorded trajectory, and the network's weights.
+"""The data from which the interactive page computes a rule's targets: a short recorded trajectory, and the network's weights.
 
-The page edits rewards, probabilities, values and ends of a few steps. y and z enter a meta-network through one number per state
-(and action), so the page holds those numbers and leaves the encoders out; q enters through its mean.
+On the page a reader edits the rewards, probabilities, values and ends of a few steps. y and z enter a meta-network through one
+number per state (and action), so the page holds those numbers instead of the encoders; q enters through its mean.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rulax.types import Batch, Predictions
 from rulax.values.two_hot import Bins, expected_value
 
 STEPS = 6
-MOST_WEIGHTS = 1_000_000  # in the page: four bytes each, and a third more as text
+MOST_WEIGHTS = 1_000_000  # in one page: four bytes each, and a third more in base64
 
 
 def pack(values: Any) -> dict[str, Any]:
-    """An array as its shape and its float32 bytes in base64."""
+    """An array of any shape as its shape and its float32 bytes in base64."""
     values = np.asarray(values, np.float32)
     return {"shape": list(values.shape), "data": base64.b64encode(values.astype("<f4").tobytes()).decode()}
 
 
 def pick(observed: Observed) -> tuple[int, int]:
-    """First step and stream of a trajectory that is worth showing: the last steps of an episode with the largest reward."""
+    """First step and stream of the trajectory to show: the last steps of the episode with the largest final reward."""
     experience = observed.batch.experience
     ends, rewards = np.asarray(experience.discount) == 0, np.asarray(experience.reward)
     length, best = len(ends), None
@@ -48,7 +48,7 @@ def pick(observed: Observed) -> tuple[int, int]:
 
 
 def part_of(batch: Any, start: int, stream: int) -> Any:
-    """`STEPS` steps of one stream as a batch of its own, on-policy: the slow copy's policy and the acting one are the agent's."""
+    """`STEPS` steps of one stream as a batch of its own, made on-policy: slow copy and behaviour have the agent's policy."""
     steps, states, one = slice(start, start + STEPS), slice(start, start + STEPS + 1), slice(stream, stream + 1)
     online, slow = ({name: value[states, one] for name, value in read.items()} for read in (batch.online, batch.slow))
     slow = {**slow, "policy": online["policy"]}
@@ -61,7 +61,7 @@ def part_of(batch: Any, start: int, stream: int) -> Any:
 
 
 def scene(label: str, snapshot: Snapshot, observed: Observed, discovered: Any = None) -> dict[str, Any]:
-    """One trajectory for the page. `discovered` is (network, sizes) for a rule whose meta-network the page asks."""
+    """One trajectory for the page. `discovered` is (network, sizes) for a rule whose meta-network the page evaluates."""
     start, stream = pick(observed)
     batch = part_of(observed.batch, start, stream)
     experience = batch.experience
@@ -75,12 +75,12 @@ def scene(label: str, snapshot: Snapshot, observed: Observed, discovered: Any = 
         "value": observed.value[start : start + STEPS + 1, stream],
     }
     if discovered is not None:
-        found |= readings(discovered[0], discovered[1], snapshot, batch)
+        found |= fixed_inputs(discovered[0], discovered[1], snapshot, batch)
     return found
 
 
-def readings(network: MetaNetwork, sizes: Sizes, snapshot: Snapshot, batch: Any) -> dict[str, Any]:
-    """What the meta-network sees beside what can be edited."""
+def fixed_inputs(network: MetaNetwork, sizes: Sizes, snapshot: Snapshot, batch: Any) -> dict[str, Any]:
+    """The inputs of the meta-network that cannot be edited on the page."""
     found: dict[str, Any] = {"gate": None, "moments": None}
     state = snapshot.rule_state
     if network.gate is not None:
@@ -96,7 +96,7 @@ def readings(network: MetaNetwork, sizes: Sizes, snapshot: Snapshot, batch: Any)
 
 @functools.lru_cache(maxsize=4)
 def encoded(sizes: Sizes) -> Any:
-    """What the network makes of q [T+1, B, A], y [T+1, B] and z [T+1, B, A]; compiled once."""
+    """A compiled function: the scalars through which predictions enter, q [T+1, B, A], y [T+1, B] and z [T+1, B, A]."""
 
     def read(network: MetaNetwork, predictions: Predictions) -> dict[str, Any]:
         found = {}
@@ -111,7 +111,7 @@ def encoded(sizes: Sizes) -> Any:
 
 
 def weights(network: MetaNetwork, sizes: Sizes, constants: Constants) -> dict[str, Any] | None:
-    """The part of the meta-network that the page runs; None if it is too large for a page."""
+    """The weights of the part of the meta-network that the page runs; None if they are too many for a page."""
     parts: dict[str, Any] = {
         "lstm.input": network.trajectory.weight_input,
         "lstm.hidden": network.trajectory.weight_hidden,

@@ -1,6 +1,6 @@
 """What is known about small tasks without any learning: exact optima, and classical algorithms to run on the same tasks.
 
-References are code and not constants, so that a result can be set beside them on its own tasks. NumPy only.
+References are code rather than constants, so that they can be run on the very tasks of a result. NumPy only.
 """
 
 from rulax.evaluation.references.bandit_optimal import (
@@ -17,9 +17,9 @@ from rulax.evaluation.references.bandit_policies import play as play_bandits
 from rulax.evaluation.references.bandit_policies import random as random_arms
 from rulax.evaluation.references.linear_filter import Filtered, bayes_linear_filter, quadratic_features, sample_quadratics
 from rulax.evaluation.references.mdp_planners import (
+    Evidence,
     MDPs,
     Planner,
-    Seen,
     optimistic_psrl,
     oracle,
     posterior_mean_greedy,
@@ -31,11 +31,11 @@ from rulax.evaluation.references.mdp_planners import play as play_mdps
 from rulax.evaluation.references.mdp_planners import random as random_actions
 
 __all__ = [
+    "Evidence",
     "Filtered",
     "MDPs",
     "Planner",
     "Policy",
-    "Seen",
     "bayes_linear_filter",
     "bernoulli_bandit",
     "dependent_arms_regret",

@@ -1,7 +1,7 @@
 """What no learner can beat: exact Bayes-optimal values of the small tasks on which recurrent meta-learners are judged.
 
 Every number here is an expectation over tasks drawn from the prior, found by dynamic programming or in closed form, so it has no
-sampling error. A learner measured above one of them was lucky in its test tasks, or cheats.
+sampling error. A learner measured above one of them was lucky with its test tasks, or is given information it should not have.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ def bernoulli_bandit(arms: int, pulls: int) -> float:
 
     With m_i = (s_i + 1) / (s_i + f_i + 2), the posterior mean of an arm with s_i successes and f_i failures,
         V_t = max_i  m_i (1 + V_{t-1}(s_i + 1)) + (1 - m_i) V_{t-1}(f_i + 1),     V_0 = 0.
-    Arms are alike, so a state is a multiset, and only arms that were pulled have to be remembered: more arms than pulls change
-    nothing. States grow fast with pulls (10 arms and pulls: 4 thousand, 16: 160 thousand, 2 s); two arms: `two_armed_bandit`.
+    Arms are exchangeable, so a state is a multiset, and only arms that were pulled have to be remembered: more arms than pulls
+    change nothing. States grow fast with pulls (10 arms and pulls: 4 thousand, 16: 160 thousand, 2 s); for two arms there is
+    `two_armed_bandit`.
     """
     _check(arms=arms, pulls=pulls)
 
@@ -47,7 +48,7 @@ def two_armed_bandit(pulls: int) -> float:
     """The value of `bernoulli_bandit(2, pulls)` for hundreds of pulls: the same recursion, one array per number of pulls made.
 
     V_t[n, s, u] is the value after t pulls, n of the first arm with s successes and t - n of the second with u. Entries with s > n
-    or u > t - n are no states; clipped means keep them finite, and no state refers to one.
+    or u > t - n are not states; clipped means keep them finite, and no state refers to them.
     """
     _check(pulls=pulls)
     value = np.zeros((pulls + 1,) * 3)
@@ -68,9 +69,9 @@ def two_armed_regret(pulls: int) -> float:
 def dependent_arms_regret(pulls: int, means: Sequence[float] | None = None) -> float:
     """Bayes-optimal regret of two arms with p2 = 1 - p1, where p1 is uniform on [0, 1], or on the set `means` if one is given.
 
-    A success of one arm tells what a failure of the other would have told, so what is known after t pulls does not depend on which
+    A success of one arm is as informative as a failure of the other, so what is known after t pulls does not depend on which arms
     were pulled, and the myopic choice is optimal:
-        regret = sum_t  E[max(p1, 1 - p1)] - E[max(m_t, 1 - m_t)],     m_t = E[p1 | s of t outcomes spoke for arm 1].
+        regret = sum_t  E[max(p1, 1 - p1)] - E[max(m_t, 1 - m_t)],     m_t = E[p1 | s of t outcomes favoured arm 1].
     Uniform p1: s is uniform on 0..t and m_t = (s + 1) / (t + 2). Finite sets: Bayes' rule.
     """
     _check(pulls=pulls)
@@ -92,12 +93,12 @@ def dependent_arms_regret(pulls: int, means: Sequence[float] | None = None) -> f
 
 
 def informative_arm(steps: int = 5, arms: int = 10, high: float = 5.0, low: float = 1.0) -> float:
-    """Optimum of the task with one arm that only tells: one of `arms` pays `high`, the rest `low`, a further one target / 10.
+    """Optimum of the task with one arm that only informs: one of `arms` pays `high`, the rest `low`, a further one target / 10.
 
     The target is uniform on 1..arms. In a state (candidates C, n steps left) one may
         ask:  mean(C) / 10 + (n - 1) high          try i in C:  n high / |C| + (1 - 1 / |C|) (low + V(C - i, n - 1))
-    and with one candidate left nothing has to be found out. Candidates are a bit mask, so no order of trying is assumed. Pulling an
-    arm already known to be poor tells nothing and pays no more than a candidate, so it is left out.
+    and with one candidate left the target is known. Candidates are a bit mask, so no order of trying is assumed. Pulling an arm
+    that is known to be poor reveals nothing and pays no more than a candidate, so it is left out.
     """
     _check(steps=steps, arms=arms)
 
@@ -115,7 +116,7 @@ def informative_arm(steps: int = 5, arms: int = 10, high: float = 5.0, low: floa
 
 
 def two_step_ceiling(common: float = 0.75, high: float = 0.9) -> float:
-    """Reward per trial in the two-step task of who knows the good state: common * high + (1 - common) * (1 - high)."""
+    """Reward per trial in the two-step task of an agent that knows the good state: common * high + (1 - common) * (1 - high)."""
     if not (0.5 <= common <= 1 and 0.5 <= high <= 1):
         raise ValueError(f"common and high must lie between 0.5 and 1, not {common} and {high}")
     return common * high + (1 - common) * (1 - high)
@@ -127,7 +128,7 @@ def two_step(trials: int, common: float = 0.75, high: float = 0.9) -> float:
     An action leads to its own state with probability `common`, else to the other one. One of the two states, each equally often and
     the same throughout, pays 1 with probability `high`, the other with probability 1 - `high`. There are no reversals.
 
-    Whichever state is reached, its outcome speaks for one hypothesis with odds high : 1 - high, so again what is known does not
+    Whichever state is reached, its outcome favours one hypothesis with odds high : 1 - high, so again what is known does not
     depend on the actions. With q_t the probability of the likelier hypothesis, trial t pays
         reach * high + (1 - reach) (1 - high),   reach = common * q_t + (1 - common) (1 - q_t),
     so the shortfall is (2 common - 1) of that of dependent arms with means {high, 1 - high}.

@@ -1,7 +1,7 @@
 """Classical policies for Bernoulli bandits with uniform priors, played on many tasks at once.
 
-A policy says how much it would like to pull each arm; `play` pulls one of those it likes best, at random among equals, so that the
-order of the arms never matters. Posterior of an arm with s successes and f failures: Beta(s + 1, f + 1).
+A policy gives each arm a preference; `play` pulls an arm with the greatest one, at random among equals, so that the order of the
+arms never matters. Posterior of an arm with s successes and f failures: Beta(s + 1, f + 1).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-# (successes [N, K], failures [N, K], pulls left including this one, random numbers) -> how much each arm is liked [N, K]
+# (successes [N, K], failures [N, K], pulls left including this one, random numbers) -> preference for each arm [N, K]
 Policy = Callable[[np.ndarray, np.ndarray, int, np.random.Generator], np.ndarray]
 
 LEVELS = 256  # payments that calibrate Gittins' index: with 100 pulls within 1e-3 of the index everywhere, 5e-5 on average
@@ -84,7 +84,7 @@ def ucb1(c: float) -> Policy:
 
 
 def gittins(pulls: int, levels: int = LEVELS) -> Policy:
-    """The greatest finite-horizon Gittins index. The indices are computed here, once, for tasks of at most that many pulls."""
+    """The greatest finite-horizon Gittins index. The indices are computed once, for tasks of at most `pulls` pulls."""
     tables = gittins_indices(pulls, levels)
 
     def policy(wins: np.ndarray, losses: np.ndarray, left: int, rng: np.random.Generator) -> np.ndarray:

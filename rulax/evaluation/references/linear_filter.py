@@ -1,8 +1,9 @@
-"""The best linear learner of a function with known features: what a meta-learned recurrent regressor should come to.
+"""The best linear learner of a function with known features: what a meta-learned recurrent regressor should approach.
 
 y = sum_j c_j phi_j(x), coefficients independently uniform on [-1, 1] (mean 0, variance 1/3). Among all predictions linear in the
-targets seen, the filter below has the least mean squared error, whatever the shape of the prior; it is Kalman's, with a state that
-does not move. Before the function is determined it is not quite Bayes' answer, since a bounded prior allows better nonlinear ones.
+targets seen so far, the filter below has the least mean squared error, whatever the shape of the prior; it is a Kalman filter whose
+state does not change. Until the function is determined it is not quite Bayes-optimal: with a bounded prior nonlinear predictions
+can be better.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 PRIOR_VARIANCE = 1 / 3  # of a coefficient uniform on [-1, 1]
-RESOLUTION = 1e-12  # a predicted variance below this is rounding: the function is known there, and there is nothing to learn
+RESOLUTION = 1e-12  # a predicted variance below this is rounding error: the function is known there
 
 
 class Filtered(NamedTuple):
-    """What the filter said before each example, arrays [N, T]: its prediction, and the squared error it expected of it."""
+    """The filter's prediction of each example from those before it, and the squared error it expects, [N, T] each."""
 
     prediction: np.ndarray
     expected_error: np.ndarray

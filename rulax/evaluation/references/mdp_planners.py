@@ -1,7 +1,7 @@
 """Planners that learn random tabular MDPs episode by episode, on many MDPs at once: what RL^2 is compared with.
 
 A task: P(. | s, a) ~ Dirichlet(1), mean rewards ~ N(1, 1), rewards with unit normal noise, episodes of H steps from state 0. A
-planner knows this family and its own prior, makes Q-values before each episode from what it has seen, and acts greedily on them.
+planner knows this family and its own prior, computes Q-values before each episode from its observations, and acts greedily.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ REWARD_MEAN = 1.0  # of the tasks' mean rewards: the true prior
 
 
 class MDPs(NamedTuple):
-    """Many MDPs: mean rewards [N, S, A], and transition probabilities [N, S, A, S]."""
+    """Many MDPs."""
 
-    rewards: np.ndarray
-    transitions: np.ndarray
-
-
-class Seen(NamedTuple):
-    """What was seen in each MDP: sums of rewards [N, S, A], and how often which state followed [N, S, A, S]."""
-
-    rewards: np.ndarray
-    followed: np.ndarray
+    rewards: np.ndarray  # [N, S, A] means
+    transitions: np.ndarray  # [N, S, A, S] probabilities
 
 
-# (what was seen, steps left in the episode, random numbers) -> Q-values [steps left, N, S, A]
-Planner = Callable[[Seen, int, np.random.Generator], np.ndarray]
+class Evidence(NamedTuple):
+    """What has been observed in each MDP."""
+
+    rewards: np.ndarray  # [N, S, A] sums of rewards
+    transitions: np.ndarray  # [N, S, A, S] counts
+
+
+# (evidence, steps left in the episode, random numbers) -> Q-values [steps left, N, S, A]
+Planner = Callable[[Evidence, int, np.random.Generator], np.ndarray]
 
 
 def sample_mdps(count: int, states: int = 10, actions: int = 5, *, seed: int) -> MDPs:
@@ -56,19 +56,27 @@ def value_iteration(mdps: MDPs, horizon: int) -> np.ndarray:
 
 
 def oracle(mdps: MDPs, episodes: int = 10, horizon: int = 10) -> np.ndarray:
-    """Expected total reward [N] of who knows the MDP: episodes * max_a Q_0(0, a)."""
+    """Expected total reward [N] of a planner that knows the MDP: episodes * max_a Q_0(0, a)."""
     return episodes * value_iteration(mdps, horizon)[0, :, 0].max(-1)
 
 
 def play(
     planner: Planner, mdps: MDPs, episodes: int = 10, horizon: int = 10, *, seed: int, plan_every: int | None = None
 ) -> np.ndarray:
-    """Total reward [N] of a planner that starts knowing nothing. Mean rewards are credited; the planner sees noisy ones.
+    """Total reward [N] of a planner that starts from its prior. It is credited with mean rewards and observes noisy ones.
 
-    It plans at the start of an episode and after each `plan_every` steps of it; by default, as these algorithms are published,
-    only at the start. Among equal Q-values it keeps to one action of each state until it plans again. This matters to a greedy
-    planner, which has many equals: on 10 episodes of 10 steps it gets 149.6, with ties broken anew at each step 154.5, and
-    planning at each step 158.4.
+    Args:
+        planner: computes Q-values from the evidence so far.
+        mdps: the N tasks.
+        episodes: per task.
+        horizon: steps of an episode.
+        seed: of rewards, transitions and ties.
+        plan_every: the planner is called at the start of an episode and after every so many steps; by default, as these
+            algorithms are published, only at the start.
+
+    Among equal Q-values the planner keeps to one action per state until it plans again. This matters to a greedy planner, which
+    has many ties: on 10 episodes of 10 steps it gets 149.6, with ties broken anew at each step 154.5, and planning at each step
+    158.4.
     """
     every = horizon if plan_every is None else plan_every
     if episodes < 1 or every < 1:
@@ -76,37 +84,37 @@ def play(
     rng = np.random.default_rng(seed)
     count, states, actions = mdps.rewards.shape
     cumulative = mdps.transitions.cumsum(-1)
-    seen = Seen(np.zeros((count, states, actions)), np.zeros((count, states, actions, states)))
+    evidence = Evidence(np.zeros((count, states, actions)), np.zeros((count, states, actions, states)))
     tasks, total = np.arange(count), np.zeros(count)
     for _ in range(episodes):
         state = np.zeros(count, np.int64)
         for h in range(horizon):
             if h % every == 0:
-                q, preferred = planner(seen, horizon - h, rng), rng.random(mdps.rewards.shape, np.float32)
+                q, preferred = planner(evidence, horizon - h, rng), rng.random(mdps.rewards.shape, np.float32)
             here = q[h % every, tasks, state]
             equals = here == here.max(-1, keepdims=True)
             action = np.where(equals, preferred[tasks, state], -1.0).argmax(-1)
             credited = mdps.rewards[tasks, state, action]
             below = cumulative[tasks, state, action] < rng.random((count, 1))
             following = np.minimum(below.sum(-1), states - 1)  # probabilities may add up to slightly less than one
-            seen.rewards[tasks, state, action] += credited + rng.normal(size=count)
-            seen.followed[tasks, state, action, following] += 1
+            evidence.rewards[tasks, state, action] += credited + rng.normal(size=count)
+            evidence.transitions[tasks, state, action, following] += 1
             total += credited
             state = following
     return total
 
 
-def random(seen: Seen, horizon: int, rng: np.random.Generator) -> np.ndarray:
-    """A random policy: any action, drawn anew for each state and step of each episode."""
-    return rng.random((horizon, *seen.rewards.shape))
+def random(evidence: Evidence, horizon: int, rng: np.random.Generator) -> np.ndarray:
+    """A uniformly random policy: an action is drawn for each state and step of each episode."""
+    return rng.random((horizon, *evidence.rewards.shape))
 
 
 def posterior_mean_greedy(reward_mean: float = REWARD_MEAN) -> Planner:
-    """Plan in the mean of the posterior: rewards (mu + sum) / (1 + n), transitions (1 + n_s') / (S + n). It explores by chance."""
+    """Plan in the posterior mean: rewards (mu + sum) / (1 + n), transitions (1 + n_s') / (S + n). It explores only by chance."""
 
-    def plan(seen: Seen, horizon: int, rng: np.random.Generator) -> np.ndarray:
-        mean, _ = _reward_posterior(seen, reward_mean)
-        weights = 1 + seen.followed
+    def plan(evidence: Evidence, horizon: int, rng: np.random.Generator) -> np.ndarray:
+        mean, _ = _reward_posterior(evidence, reward_mean)
+        weights = 1 + evidence.transitions
         return value_iteration(MDPs(mean, weights / weights.sum(-1, keepdims=True)), horizon)
 
     return plan
@@ -118,9 +126,9 @@ def psrl(reward_mean: float = REWARD_MEAN) -> Planner:
     R ~ N((mu + sum) / (1 + n), 1 / (1 + n)),   P(. | s, a) ~ Dirichlet(1 + n_s').
     """
 
-    def plan(seen: Seen, horizon: int, rng: np.random.Generator) -> np.ndarray:
-        mean, deviation = _reward_posterior(seen, reward_mean)
-        drawn = MDPs(mean + deviation * rng.normal(size=mean.shape), _dirichlet(1 + seen.followed, rng))
+    def plan(evidence: Evidence, horizon: int, rng: np.random.Generator) -> np.ndarray:
+        mean, deviation = _reward_posterior(evidence, reward_mean)
+        drawn = MDPs(mean + deviation * rng.normal(size=mean.shape), _dirichlet(1 + evidence.transitions, rng))
         return value_iteration(drawn, horizon)
 
     return plan
@@ -132,19 +140,19 @@ def optimistic_psrl(samples: int = 10, reward_mean: float = REWARD_MEAN) -> Plan
         raise ValueError(f"samples must be at least 1, not {samples}")
     draw = psrl(reward_mean)
 
-    def plan(seen: Seen, horizon: int, rng: np.random.Generator) -> np.ndarray:
-        q = draw(seen, horizon, rng)
+    def plan(evidence: Evidence, horizon: int, rng: np.random.Generator) -> np.ndarray:
+        q = draw(evidence, horizon, rng)
         for _ in range(samples - 1):
-            np.maximum(q, draw(seen, horizon, rng), out=q)
+            np.maximum(q, draw(evidence, horizon, rng), out=q)
         return q
 
     return plan
 
 
-def _reward_posterior(seen: Seen, reward_mean: float) -> tuple[np.ndarray, np.ndarray]:
+def _reward_posterior(evidence: Evidence, reward_mean: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of each mean reward: prior N(mu, 1), unit noise."""
-    precision = 1 + seen.followed.sum(-1)
-    return (reward_mean + seen.rewards) / precision, precision**-0.5
+    precision = 1 + evidence.transitions.sum(-1)
+    return (reward_mean + evidence.rewards) / precision, precision**-0.5
 
 
 def _dirichlet(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:

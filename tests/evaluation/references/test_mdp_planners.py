@@ -52,7 +52,7 @@ def recorded(mdps, episodes):
     shown = []
 
     def spy(seen, horizon, rng):
-        shown.append(refs.Seen(seen.rewards.copy(), seen.followed.copy()))
+        shown.append(refs.Evidence(seen.rewards.copy(), seen.transitions.copy()))
         return refs.random_actions(seen, horizon, rng)
 
     refs.play_mdps(spy, mdps, episodes, 10, seed=0)
@@ -62,22 +62,22 @@ def recorded(mdps, episodes):
 def test_every_step_is_seen_once():
     shown = recorded(refs.sample_mdps(30, seed=3), 4)
     for episode, seen in enumerate(shown):
-        np.testing.assert_array_equal(seen.followed.sum((1, 2, 3)), 10 * episode)
-        assert (seen.followed[:, 0].sum((1, 2)) >= episode).all()  # every episode starts in state 0
-        assert (seen.rewards[seen.followed.sum(-1) == 0] == 0).all()
+        np.testing.assert_array_equal(seen.transitions.sum((1, 2, 3)), 10 * episode)
+        assert (seen.transitions[:, 0].sum((1, 2)) >= episode).all()  # every episode starts in state 0
+        assert (seen.rewards[seen.transitions.sum(-1) == 0] == 0).all()
 
 
 def test_counts_and_rewards_follow_the_mdp():
     mdps = refs.MDPs(np.tile(np.arange(4.0).reshape(2, 2), (2000, 1, 1)), np.tile([[0.9, 0.1], [0.4, 0.6]], (2000, 2, 1, 1)))
     seen = recorded(mdps, 5)[-1]
-    count = seen.followed.sum((0, 3))
-    np.testing.assert_allclose(seen.followed.sum(0)[..., 1] / count, [[0.1, 0.6], [0.1, 0.6]], atol=4 * 0.5 / count.min() ** 0.5)
+    count = seen.transitions.sum((0, 3))
+    np.testing.assert_allclose(seen.transitions.sum(0)[..., 1] / count, [[0.1, 0.6], [0.1, 0.6]], atol=4 * 0.5 / count.min() ** 0.5)
     np.testing.assert_allclose(seen.rewards.sum(0) / count, [[0, 1], [2, 3]], atol=4 / count.min() ** 0.5)
 
 
 def test_posterior_mean_by_hand():
     """Two states, one action, seen three times from state 0 (to 1, 1 and 0) with rewards adding up to 5: one step, then two."""
-    seen = refs.Seen(np.array([[[5.0], [0.0]]]), np.array([[[[1.0, 2.0]], [[0.0, 0.0]]]]))
+    seen = refs.Evidence(np.array([[[5.0], [0.0]]]), np.array([[[[1.0, 2.0]], [[0.0, 0.0]]]]))
     q = refs.posterior_mean_greedy(reward_mean=3.0)(seen, 2, np.random.default_rng(0))
     first, second = (3 + 5) / 4, 3.0
     np.testing.assert_allclose(q[1, 0, :, 0], [first, second])
@@ -86,7 +86,7 @@ def test_posterior_mean_by_hand():
 
 def test_posterior_samples_have_the_posteriors_moments():
     size = 40_000
-    seen = refs.Seen(np.tile([[[5.0], [0.0]]], (size, 1, 1)), np.tile([[[[1.0, 2.0]], [[0.0, 0.0]]]], (size, 1, 1, 1)))
+    seen = refs.Evidence(np.tile([[[5.0], [0.0]]], (size, 1, 1)), np.tile([[[[1.0, 2.0]], [[0.0, 0.0]]]], (size, 1, 1, 1)))
     q = refs.psrl(reward_mean=3.0)(seen, 2, np.random.default_rng(0))
     last = q[1, :, :, 0]
     np.testing.assert_allclose(last.mean(0), [2.0, 3.0], atol=0.02)
@@ -106,7 +106,7 @@ def test_optimism_is_the_greatest_of_the_draws():
 def test_certainty_makes_all_planners_oracles():
     mdps = refs.sample_mdps(20, 4, 3, seed=5)
     many = 1e8
-    seen = refs.Seen(many * mdps.rewards, many * mdps.transitions)
+    seen = refs.Evidence(many * mdps.rewards, many * mdps.transitions)
     for planner in (refs.posterior_mean_greedy(), refs.psrl(), refs.optimistic_psrl(3)):
         np.testing.assert_allclose(planner(seen, 6, np.random.default_rng(0)), refs.value_iteration(mdps, 6), atol=5e-3)
 

@@ -1,4 +1,7 @@
-"""What trials of a memory learner are held against: exact optima where there are any, and classical policies on the same tasks."""
+"""How trials are scored and compared: with exact optima where they are known, and with classical policies on the same tasks.
+
+Shared by the experiments of RL² and of `plain`, which play the same environments.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,19 @@ from rulax.methods.base import WORST_MARGIN, Reference, Tested
 from rulax.types import Experience
 
 BASELINE_SEED = 7
-LEAST_INTERACTION = 0.5  # of an agent with a model of the two-step task
+LEAST_INTERACTION = 0.5  # what an agent with a model of the two-step task must reach
 
 
-class Judge(NamedTuple):
-    """What a trial's reward means."""
+class Scoring(NamedTuple):
+    """What the rewards of trials mean in one experiment."""
 
-    judge: Callable[[np.ndarray, Any], Tested]  # expected rewards [tasks] and the tasks they were earned in
-    shown: Callable[[float], float] = lambda value: value  # the mean reward of a trial as the experiment's metric
-    details: Callable[[Experience], dict[str, float]] = lambda played: {}  # further numbers of what was done
+    score: Callable[[np.ndarray, Any], Tested]  # (total rewards [tasks], the tasks they were earned in) -> test result
+    metric: Callable[[float], float] = lambda value: value  # the mean reward of a trial -> the experiment's metric
+    details: Callable[[Experience], dict[str, float]] = lambda played: {}  # played trials -> further numbers for the record
 
 
 def on_tasks(policies: dict[str, bandit_policies.Policy], means: np.ndarray, pulls: int) -> dict[str, np.ndarray]:
-    """What each policy earns in each task."""
+    """What each policy earns in each task, [tasks]; `means` [tasks, arms]."""
     return {name: bandit_policies.play(policy, means, pulls, BASELINE_SEED) for name, policy in policies.items()}
 
 
@@ -38,11 +41,11 @@ def classical(pulls: int) -> dict[str, bandit_policies.Policy]:
     }
 
 
-def bandit(pulls: int) -> Judge:
-    """Independent arms. The best arm's mean is known on average, K / (K + 1), so what is measured is the regret: the luck of
-    which tasks were drawn falls out, and the mean stays what it was."""
+def bandit(pulls: int) -> Scoring:
+    """Total reward with independent arms. It is measured through the regret, because the best arm's mean is known to be K / (K + 1)
+    on average: the expectation stays the same, and the luck of which tasks were drawn cancels."""
 
-    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+    def score(totals: np.ndarray, tasks: Any) -> Tested:
         means = tasks.means.astype(np.float64)
         arms = means.shape[1]
         expected = pulls * arms / (arms + 1)
@@ -53,13 +56,13 @@ def bandit(pulls: int) -> Judge:
         values = expected - (pulls * means.max(1) - totals)
         return Tested(values, pulls / 2, reference, baselines)
 
-    return Judge(judge)
+    return Scoring(score)
 
 
-def two_arms(pulls: int = 100) -> Judge:
+def two_arms(pulls: int = 100) -> Scoring:
     """The regret of two independent arms."""
 
-    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+    def score(totals: np.ndarray, tasks: Any) -> Tested:
         means = tasks.means.astype(np.float64)
         best = pulls * means.max(1)
         earned = on_tasks(classical(pulls), means, pulls)
@@ -67,13 +70,13 @@ def two_arms(pulls: int = 100) -> Judge:
         reference = Reference("Bayes-optimal", bandit_optimal.two_armed_regret(pulls), "exact")
         return Tested(best - totals, pulls / 6, reference, baselines)  # E|p1 - p2| / 2 per pull is 1/6
 
-    return Judge(judge, lambda value: pulls * 2 / 3 - value)
+    return Scoring(score, lambda value: pulls * 2 / 3 - value)
 
 
-def dependent_arms(low: float, pulls: int = 100) -> Judge:
-    """The regret of two arms that pay with p and 1 - p; `low` as in `DependentArms`."""
+def dependent_arms(low: float, pulls: int = 100) -> Scoring:
+    """The regret of two arms that pay with p and 1 - p; p is uniform if `low` is negative, else `low` or 1 - `low`."""
 
-    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+    def score(totals: np.ndarray, tasks: Any) -> Tested:
         means = tasks.means.astype(np.float64)
         best = pulls * means.max(1)
         thompson = bandit_policies.play(bandit_policies.thompson, means, pulls, BASELINE_SEED)
@@ -82,55 +85,56 @@ def dependent_arms(low: float, pulls: int = 100) -> Judge:
         random = pulls * float(np.mean(means.max(1) - 0.5))
         return Tested(best - totals, random, reference, {"thompson, arms taken as independent": float(np.mean(best - thompson))})
 
-    return Judge(judge, lambda value: pulls * (0.75 if low < 0 else 1 - low) - value)
+    return Scoring(score, lambda value: pulls * (0.75 if low < 0 else 1 - low) - value)
 
 
-def informative_arm() -> Judge:
-    """Ask once, then collect: 0.1 times the number on average, then four times 5."""
+def informative_arm() -> Scoring:
+    """Total reward. The optimum asks once, for 0.1 times the target's number, and then collects 5 four times."""
 
-    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+    def score(totals: np.ndarray, tasks: Any) -> Tested:
         reference = Reference("optimal", bandit_optimal.informative_arm(), "exact")
         return Tested(totals, 5 * float(tasks.means.mean()), reference)
 
-    return Judge(judge)
+    return Scoring(score)
 
 
-def two_step(choices: int) -> Judge:
-    """The reward of a choice, of whatever place it led to."""
+def two_step(choices: int) -> Scoring:
+    """The reward of a choice, whichever place it led to."""
 
-    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+    def score(totals: np.ndarray, tasks: Any) -> Tested:
         reference = Reference("Bayes-optimal", bandit_optimal.two_step(choices), "exact")
         return Tested(totals / choices, 0.5, reference, {"knows the good place": bandit_optimal.two_step_ceiling()})
 
-    return Judge(judge, lambda value: value / choices, stay_probabilities)
+    return Scoring(score, lambda value: value / choices, stay_probabilities)
 
 
 def stay_probabilities(played: Experience, choices: int = 10) -> dict[str, float]:
-    """How often the first `choices` choices are repeated, by what the one before brought and whether its way was the common one.
+    """How often a choice is repeated, by whether the previous one was rewarded and whether its transition was the common one.
 
-    A learner that only strengthens what was rewarded stays after a reward, however it came about; one that has a model of the
-    ways switches after a reward that a rare way brought. The interaction tells them apart (Daw et al. 2011).
+    A model-free learner repeats whatever was rewarded; a learner with a model of the transitions switches after a reward that
+    followed a rare one. The interaction of the two factors tells them apart (Daw et al. 2011). Only the first `choices` choices
+    of each trial [steps, tasks] count.
     """
     shown = np.asarray(played.observation)[: 2 * choices + 1]
     action = np.asarray(played.action)[: 2 * choices : 2]  # a choice, a step in the place it led to, a choice, ...
     common = shown[1::2, :, 1:3].argmax(-1) == action
-    rewarded = shown[2::2, :, 3 + 2] > 0  # after the place and the action before, the trial tells the reward
+    rewarded = shown[2::2, :, 3 + 2] > 0  # the trial shows the reward after the place (3) and the previous action (2)
     stayed = action[1:] == action[:-1]
     chance = {
-        f"{brought} {way}": float(stayed[(rewarded[:-1] == paid) & (common[:-1] == usual)].mean())
-        for brought, paid in (("rewarded", True), ("unrewarded", False))
-        for way, usual in (("common", True), ("rare", False))
+        f"{outcome} {transition}": float(stayed[(rewarded[:-1] == paid) & (common[:-1] == usual)].mean())
+        for outcome, paid in (("rewarded", True), ("unrewarded", False))
+        for transition, usual in (("common", True), ("rare", False))
     }
-    after_reward, after_none = (chance[f"{brought} common"] - chance[f"{brought} rare"] for brought in ("rewarded", "unrewarded"))
+    after_reward, after_none = (chance[f"{outcome} common"] - chance[f"{outcome} rare"] for outcome in ("rewarded", "unrewarded"))
     interaction = after_reward - after_none
     stays = {f"stays after {name}": value for name, value in chance.items()}
     return stays | {"stay interaction": interaction, WORST_MARGIN: interaction - LEAST_INTERACTION}
 
 
-def random_mdp(episodes: int, planned: int = 2_000) -> Judge:
-    """Tabular MDPs. Planners are slow, so they get the first `planned` of the tasks."""
+def random_mdp(episodes: int, planned: int = 2_000) -> Scoring:
+    """Total reward in tabular MDPs. Planners are slow, so they play only the first `planned` of the test tasks."""
 
-    def judge(totals: np.ndarray, tasks: Any) -> Tested:
+    def score(totals: np.ndarray, tasks: Any) -> Tested:
         mdps = mdp_planners.MDPs(*(np.asarray(x, np.float64) for x in (tasks.reward, tasks.transition)))
         some = mdp_planners.MDPs(*(x[:planned] for x in mdps))
 
@@ -147,4 +151,4 @@ def random_mdp(episodes: int, planned: int = 2_000) -> Judge:
         reference = Reference("value iteration, which knows the MDP", float(mdp_planners.oracle(mdps, episodes).mean()), "oracle")
         return Tested(totals, random, reference, baselines)
 
-    return Judge(judge)
+    return Scoring(score)
