@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rulax.commands.compare.settings import CompareConfig
-from rulax.commands.config import TrainConfig, build, read_values
 from rulax.commands.discover.settings import DiscoverConfig
+from rulax.commands.settings import read_values
 from rulax.commands.train.result import Run, load, own_objects
+from rulax.commands.train.settings import TrainConfig, build_train
 
 if TYPE_CHECKING:
     from rulax.commands.compare.show import Comparison
@@ -45,7 +46,7 @@ def train(
         values["env"] = name if name and isinstance(name, str) else type(env).__name__
     if recipe is not None:
         values["rule"] = "custom"
-    return start(build(TrainConfig, values), out is not None, environment, recipe)
+    return start(build_train(values), out is not None, environment, recipe)
 
 
 def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> DiscoveryRun:

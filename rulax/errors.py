@@ -30,7 +30,7 @@ class UserError(ValueError):
 
 
 class TrainingStopped(RuntimeError):
-    """Training cannot go on (a reward or a parameter is no longer a number); the last good state has been kept."""
+    """Training cannot go on: a reward or a parameter is no longer finite, or an environment fails. The last good state is kept."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -41,19 +41,31 @@ class Interrupted(KeyboardInterrupt):
         self.run = run
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that the user most likely meant, if any is close."""
+def matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names that a user who wrote `word` may have meant, the nearest first.
+
+    Upper and lower case, and dashes and underscores, count as the same; a name such as `grid/delayed` is also found by `delayed`.
+    """
     known = list(known)
-    plain = name.lower().strip("-").replace("-", "_")
-    if SYNONYMS.get(plain) in known:
-        return SYNONYMS[plain]
-    matches = difflib.get_close_matches(plain, known, n=1, cutoff=0.45)
-    return matches[0] if matches else None
+    synonym = SYNONYMS.get(_folded(word))
+    if synonym in known:
+        return [synonym]
+    folded = {_folded(name.partition("/")[2]): name for name in known if "/" in name} | {_folded(name): name for name in known}
+    return list(dict.fromkeys(folded[each] for each in difflib.get_close_matches(_folded(word), folded, most, cutoff=0.5)))
 
 
-def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The tail of an error sentence: `; did you mean 'x'?`, or what to read if nothing is close."""
-    match = nearest(name, known)
-    if match is not None:
-        return f"; did you mean '{match}'?"
+def _folded(name: str) -> str:
+    return name.casefold().strip("-").replace("-", "_")
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known name that the user most likely meant, if any is close."""
+    return next(iter(matches(word, known, most=1)), None)
+
+
+def suggestion(word: str, known: Iterable[str], otherwise: str = "", most: int = 1) -> str:
+    """The tail of an error sentence: `; did you mean 'x'?`, or `otherwise` if nothing is close."""
+    near = matches(word, known, most)
+    if near:
+        return f"; did you mean {' or '.join(map(repr, near))}?"
     return f"; {otherwise}" if otherwise else ""

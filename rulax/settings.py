@@ -6,52 +6,101 @@ Nothing here imports JAX: the command line builds its flags from these fields an
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
+
+
+def setting(
+    default: Any,
+    group: str = "",
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    below: float | None = None,
+    not_empty: bool = False,
+    on_resume: bool = False,
+    formerly: str = "",
+    before: Any = dataclasses.MISSING,
+    **metadata: Any,
+) -> Any:
+    """A dataclass field together with all that is known about it; commands/settings.py reads it.
+
+    Args:
+        default: its default value; `dict` makes a new dictionary for each instance.
+        group: the heading under which `--help` lists its flag.
+        at_least, above, at_most, below: bounds of the number, or of each number of a tuple.
+        not_empty: whether a tuple must hold at least one number.
+        on_resume: whether a resumed run may change it, because what is computed does not depend on it.
+        formerly: its name in earlier versions, which is still understood.
+        before: what runs did before the setting existed; run folders of that time lack it.
+        metadata: `positional`, `metavar`, or `settings` (the dataclasses whose fields an `overrides` field takes).
+    """
+    bounds = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
+    known = {name: bound for name, bound in bounds.items() if bound is not None} | ({"not_empty": True} if not_empty else {})
+    facts: dict[str, Any] = {"group": group, "bounds": known, "on_resume": on_resume, **metadata}
+    facts |= {"formerly": formerly} if formerly else {}
+    facts |= {"before": before} if before is not dataclasses.MISSING else {}
+    if default is dict:
+        return dataclasses.field(default_factory=dict, metadata=facts)
+    return dataclasses.field(default=default, metadata=facts)
+
+
+def earlier_names(*classes: type) -> dict[str, str]:
+    """The names that fields had in earlier versions, each with today's."""
+    fields = [field for cls in classes for field in dataclasses.fields(cls)]
+    return {field.metadata["formerly"]: field.name for field in fields if "formerly" in field.metadata}
+
+
+def with_current_names(values: Mapping[str, Any], *classes: type) -> dict[str, Any]:
+    """Settings by name, where names of earlier versions are replaced by today's."""
+    earlier = earlier_names(*classes)
+    return {earlier.get(name, name): value for name, value in values.items()}
 
 
 @dataclasses.dataclass(frozen=True)
 class Learning:
     """How a rule is run: where its data comes from and how its gradient becomes a step."""
 
-    streams: int = 64
+    streams: int = setting(64, at_least=1)
     """Copies of the environment that act side by side."""
-    unroll: int = 16
+    unroll: int = setting(16, at_least=1)
     """Steps per trajectory (T)."""
-    batch: int = 0
+    batch: int = setting(0, at_least=0)
     """Trajectories per update; 0 means one per stream."""
-    replay: float = 0.0
+    replay: float = setting(0.0, at_least=0, at_most=1)
     """Fraction of each batch drawn from the replay buffer; the rest is fresh."""
-    capacity: int = 1024
+    capacity: int = setting(1024, at_least=1)
     """Size of the replay buffer in trajectories, rounded up to a multiple of the streams."""
-    burn_in: int = 0
+    burn_in: int = setting(0, at_least=0)
     """Steps at the start of each trajectory that only refresh a recurrent memory, and are not learned from."""
-    warmup: int = 0
+    warmup: int = setting(0, at_least=0)
     """Trajectories that the replay buffer must hold before the first update."""
-    epochs: int = 1
+    epochs: int = setting(1, at_least=1)
     """Passes over each batch with the same targets."""
-    minibatches: int = 1
+    minibatches: int = setting(1, at_least=1)
     """Parts into which a batch is split, by streams, in each pass."""
-    learning_rate: float = 3e-4
+    learning_rate: float = setting(3e-4, above=0)
     """Step size at the start."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the step size falls to zero over the run."""
-    warmup_updates: int = 0
+    warmup_updates: int = setting(0, at_least=0)
     """Gradient steps over which the step size rises from zero."""
-    clip_gradient: float = 0.0
+    clip_gradient: float = setting(0.0, at_least=0)
     """Largest global norm of a gradient, before Adam; 0 means no limit."""
-    clip_update: float = 0.0
+    clip_update: float = setting(0.0, at_least=0)
     """Largest absolute element of Adam's direction, before the learning rate; 0 means no limit."""
-    weight_decay: float = 0.0
+    weight_decay: float = setting(0.0, at_least=0)
     """Decoupled weight decay, times the learning rate."""
-    adam_b1: float = 0.9
+    adam_b1: float = setting(0.9, at_least=0, below=1)
     """Adam: decay of the mean of gradients."""
-    adam_b2: float = 0.999
+    adam_b2: float = setting(0.999, at_least=0, below=1)
     """Adam: decay of the mean of squared gradients."""
-    adam_eps: float = 1e-8
+    adam_eps: float = setting(1e-8, above=0)
     """Adam: added to the denominator."""
-    reward_scale: float = 1.0
+    reward_scale: float = setting(1.0, above=0, before=1.0)
     """What rewards are multiplied with before the rule sees them; returns are reported as the environment pays them."""
-    slow_decay: float = 0.9
+    slow_decay: float = setting(0.9, at_least=0, at_most=1)
     """How much of the slow copy of the agent stays at each update."""
 
 
@@ -61,15 +110,15 @@ class Network:
 
     torso: Literal["auto", "mlp", "conv", "strided", "impala"] = "auto"
     """How images are read; auto takes conv from 8 x 8 pixels on, strided from 32 x 32 on, and mlp for all else."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: tuple[int, ...] = setting((64, 64), at_least=1, not_empty=True)
     """Widths of the fully connected layers of the torso."""
-    channels: tuple[int, ...] = ()
+    channels: tuple[int, ...] = setting((), at_least=1)
     """Channels of the convolutions, if the torso has any; none means the torso's own."""
-    blocks: int = 2
+    blocks: int = setting(2, at_least=0)
     """Residual blocks per section of the torso impala."""
-    symbols: int = 6000
+    symbols: int = setting(6000, at_least=1)
     """How many symbols there are, where an observation is made of whole numbers (NetHack's glyphs)."""
-    embedding: int = 16
+    embedding: int = setting(16, at_least=1)
     """Width of the vector that stands for a symbol."""
     activation: Literal["relu", "tanh", "elu", "gelu", "swish"] = "relu"
     """Non-linearity of the torso."""
@@ -77,13 +126,13 @@ class Network:
     """Whether the torso's last layer is followed by the non-linearity (in the reference it is not)."""
     core: Literal["none", "lstm", "gru"] = "none"
     """Recurrent memory between torso and heads."""
-    core_size: int = 128
+    core_size: int = setting(128, at_least=1)
     """Width of that memory."""
-    memory_level: Literal["episode", "trial", "life"] = "episode"
+    memory_level: Literal["episode", "trial", "life"] = setting("episode", before="episode")
     """When that memory is cleared: at the start of every episode, of every trial or task, or never in a lifetime."""
-    action_model: int = 128
+    action_model: int = setting(128, at_least=1)
     """Width of the action-conditional LSTM, where a rule asks for predictions per action."""
-    action_hidden: tuple[int, ...] = (128,)
+    action_hidden: tuple[int, ...] = setting((128,), at_least=1)
     """Hidden widths of the heads behind it."""
-    value_init: Literal["drawn", "zero"] = "drawn"
-    """Values of actions that a newborn predicts: as its weights happen to be drawn (as in the reference), or zero for all."""
+    value_init: Literal["drawn", "zero"] = setting("drawn", before="drawn", formerly="first_values")
+    """Action values that a new agent predicts: whatever its random weights give (as in the reference), or zero everywhere."""

@@ -1,14 +1,37 @@
-"""Numbers as a reader wants them: short counts, durations, returns."""
+"""Between text and values: numbers written for a reader, and what a user wrote turned into the type that is expected.
+
+Flags, presets, keywords in Python, and options of environments and rules all pass through the one converter here.
+"""
 
 from __future__ import annotations
 
+import ast
+import math
+import re
+import types
+import typing
+from typing import Any, Literal, Union
 
-def count(number: float) -> str:
-    """1234567 -> '1.23M'."""
-    for size, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.3g}{suffix}"
-    return f"{number:.3g}"
+from rulax.errors import UserError
+
+# -- numbers for a reader ------------------------------------------------------------------------------------------------------
+
+COUNTS = ((1e9, "B"), (1e6, "M"), (1e3, "k"))
+SIZES = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def count(number: float, digits: int = 3) -> str:
+    """1234567 -> '1.23M'; `digits` are the significant ones."""
+    for size, suffix in COUNTS:
+        if abs(number) >= size:
+            return f"{number / size:.{digits}g}{suffix}"
+    return f"{number:.{digits}g}"
+
+
+def bytes_text(number: float) -> str:
+    """2040109466 -> '1.9 GiB'."""
+    factor, unit = next((each for each in SIZES if number >= each[0]), SIZES[-1])
+    return f"{number / factor:.3g} {unit}"
 
 
 def duration(seconds: float | None) -> str:
@@ -23,3 +46,157 @@ def duration(seconds: float | None) -> str:
 def shown_return(value: float | None) -> str:
     """A return in a few characters."""
     return "-" if value is None else f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
+def plural(number: int, word: str) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+# -- from text to a type -------------------------------------------------------------------------------------------------------
+
+BYTES = {"": 1, "b": 1} | {f"{letter}{end}": 2 ** (10 * power) for power, letter in enumerate("kmgt", 1) for end in ("", "ib")}
+BYTES |= {f"{letter}b": 10 ** (3 * power) for power, letter in enumerate("kmgt", 1)}
+SUFFIXES = {"k": 10**3, "m": 10**6, "b": 10**9}
+TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+
+
+def without_none(hint: Any) -> Any:
+    """`T | None` -> `T`: `None` only says that a value may be left out."""
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+    return hint
+
+
+def convert(label: str, hint: Any, value: Any) -> Any:
+    """A raw value as a field's type, or a `UserError` that says what `label` expects."""
+    hint = without_none(hint)
+    origin = typing.get_origin(hint)
+    if hint is bool:
+        return to_bool(label, value)
+    if hint is int:
+        return to_int(label, value)
+    if hint is float:
+        return to_float(label, value)
+    if origin is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            raise UserError(f"{label} expects one of {', '.join(map(str, choices))}, not {value!r}")
+        return value
+    if origin is tuple:
+        return tuple(convert(label, typing.get_args(hint)[0], part) for part in words(value))
+    if origin is dict or hint is dict:
+        return to_options(label, value)
+    return str(value)
+
+
+def convert_like(label: str, default: Any, value: Any) -> Any:
+    """A raw value as the kind of thing that `default` is, or a `UserError`: for options, which have defaults but no type hints.
+
+    Numbers of NumPy or JAX, which may be traced, are left as they are.
+    """
+    if hasattr(value, "dtype"):
+        return value
+    if isinstance(default, tuple):
+        return _tuple_like(label, default, value)
+    if default is None:
+        return None if value is None or str(value).lower() == "none" else to_float(label, value)
+    if isinstance(default, bool | int | float):
+        return convert(label, type(default), value)
+    if not isinstance(value, type(default)):
+        raise UserError(f"{label} expects {'a word' if isinstance(default, str) else f'a {type(default).__name__}'}, not {value!r}")
+    return value
+
+
+def _tuple_like(label: str, default: tuple, value: Any) -> tuple:
+    """Several equal things, or a named tuple such as the bins of a value: `bins=61,60`."""
+    names = getattr(default, "_fields", ())
+    parts = tuple(value) if isinstance(value, list | tuple) else tuple(value.split(",")) if isinstance(value, str) else (value,)
+    if not names:
+        return tuple(convert_like(label, default[0], part) for part in parts) if default else parts
+    if len(parts) != len(names):
+        example = ",".join(f"{each:g}" if isinstance(each, float) else str(each) for each in default)
+        raise UserError(f"{label} expects {len(names)} values ({', '.join(names)}), for example {example}, not {value!r}")
+    read = (convert_like(f"{label} ({name})", each, part) for name, each, part in zip(names, default, parts, strict=True))
+    return type(default)(*read)
+
+
+def to_bool(label: str, value: Any) -> bool:
+    """`true`, `yes`, `on`, `1` and their opposites."""
+    text = str(value).lower()
+    if text not in TRUE | FALSE:
+        raise UserError(f"{label} expects true or false, not {value!r}")
+    return text in TRUE
+
+
+def to_float(label: str, value: Any) -> float:
+    """A finite number; `3e-4` too, which YAML alone would read as text."""
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise UserError(f"{label} expects a number, not {value!r}") from None
+    if not math.isfinite(number):
+        raise UserError(f"{label} expects a finite number, not {value!r}")
+    return number
+
+
+def to_int(label: str, value: Any) -> int:
+    """A whole number, also written as `1e6`, `1_000_000`, `200k` or `2M`."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = str(value).strip().lower().replace("_", "")
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        if text.lstrip("+-").isdigit():
+            return int(text)  # exact, however long
+        factor = SUFFIXES.get(text[-1:], 1)
+        number = float(text[:-1] if factor > 1 else text) * factor
+        if not math.isfinite(number) or abs(number - round(number)) > 1e-6:
+            raise ValueError
+    except ValueError:
+        raise UserError(f"{label} expects a whole number such as 50000, 1e6 or 200k, not {value!r}") from None
+    return round(number)
+
+
+def to_bytes(label: str, value: str) -> int:
+    """`4GiB`, `512M`, `2.5 GB` or plain bytes."""
+    number, unit = re.split(r"\s*(?=[a-z]*$)", value.strip().lower(), maxsplit=1)
+    try:
+        size = int(float(number) * BYTES[unit])
+    except (KeyError, ValueError, OverflowError):
+        size = 0
+    if size <= 0:
+        raise UserError(f"{label} expects a size such as 4GiB or 512M, not {value!r}")
+    return size
+
+
+def words(value: Any) -> list[Any]:
+    """`64 64` on the command line, `[64, 64]` in a preset, `(64, 64)` or just `64` in Python: the parts."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    return [word for part in parts for word in str(part).replace(",", " ").split()]
+
+
+def to_options(label: str, value: Any) -> dict[str, Any]:
+    """`rows=8 columns=8` on the command line, a mapping everywhere else."""
+    if isinstance(value, dict):
+        return {str(name): option for name, option in value.items()}
+    options = {}
+    for part in [value] if isinstance(value, str) else value:
+        name, equals, text = str(part).partition("=")
+        if not equals or not name:
+            raise UserError(f"{label} expects KEY=VALUE, not {part!r}")
+        options[name] = literal(text)
+    return options
+
+
+def literal(text: str) -> Any:
+    """What a Python programmer would mean by the text: a number, true/false, a list, else the text itself."""
+    if text.lower() in ("true", "false", "none"):
+        text = text.capitalize()
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

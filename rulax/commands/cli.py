@@ -12,22 +12,16 @@ import sys
 from typing import Any, NamedTuple
 
 import rulax
-from rulax.commands.bench.discover import BenchDiscoverConfig
+from rulax.commands.bench.settings import BenchDiscoverConfig, BenchTrainConfig
 from rulax.commands.compare.settings import CompareConfig
-from rulax.commands.config import (
-    BenchTrainConfig,
-    BoardConfig,
-    GetRuleConfig,
-    ListConfig,
-    RunsConfig,
-    TrainConfig,
-    known_keys,
-    preset_names,
-)
 from rulax.commands.discover.settings import DiscoverConfig
 from rulax.commands.explain.settings import ExplainConfig
 from rulax.commands.flags import make_parser, parse
+from rulax.commands.listing.settings import BoardConfig, GetRuleConfig, ListConfig, RunsConfig
 from rulax.commands.method.settings import MethodConfig
+from rulax.commands.preset_files import preset_names
+from rulax.commands.settings import known_keys
+from rulax.commands.train.settings import TrainConfig
 from rulax.errors import Interrupted, TrainingStopped, UserError, nearest
 from rulax.parallel.allocation import keep_freed_memory
 
@@ -103,17 +97,19 @@ COMMANDS = {
         ),
     ),
     "runs": Command(
-        "rulax.commands.runs:command",
+        "rulax.commands.listing.runs:command",
         RunsConfig,
         "runs [DIR] [options]",
         "List the runs in a folder, with their key numbers.",
         ("rulax runs", "rulax runs --filter rule=ppo finished=yes --sort final_return --reverse", "rulax runs --csv runs.csv"),
     ),
-    "board": Command("rulax.commands.runs:board_command", BoardConfig, "board [DIR]", "Open TensorBoard on the runs in a folder."),
-    "envs": Command("rulax.commands.listing:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
-    "rules": Command("rulax.commands.listing:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
+    "board": Command(
+        "rulax.commands.listing.runs:board_command", BoardConfig, "board [DIR]", "Open TensorBoard on the runs in a folder."
+    ),
+    "envs": Command("rulax.commands.listing.names:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
+    "rules": Command("rulax.commands.listing.names:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
     "rules get": Command(
-        "rulax.commands.listing:get_rule_command",
+        "rulax.commands.listing.names:get_rule_command",
         GetRuleConfig,
         "rules get NAME [--from FILE]",
         "Install a rule that does not come with the package.",
@@ -151,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return complain(error, BAD_INPUT)
     except TrainingStopped as error:
-        return complain(error, BAD_INPUT)  # the environment gave a number that is none
+        return complain(error, BAD_INPUT)  # training cannot go on, and the sentence says why
     except Interrupted as error:
         print(error, file=sys.stderr)
         return INTERRUPTED
@@ -159,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # `rulax envs | head`: the reader has seen enough. Python would complain again while closing stdout.
+        # `rulax envs | head` closes the pipe early; without this, Python would complain again while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
 
@@ -197,7 +193,7 @@ def find_command(arguments: list[str]) -> tuple[str, list[str]]:
     first = arguments[0]
     family = [name for name in COMMANDS if name.split()[0] == first]
     if family:  # `rulax bench` alone, or `rulax bench trian`
-        raise UserError(f"rulax {first} needs to know what; for example: rulax {family[0]}")
+        raise UserError(f"rulax {first} needs a subcommand; for example: rulax {family[0]}")
     if first.startswith("-"):
         match = nearest(first, ["help", "version"])
         raise UserError(

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import inspect
 import os
 import shutil
 import sys
 import typing
 from typing import Any, Literal, NoReturn
 
-from rulax.commands.config import known_keys
-from rulax.commands.fields import convert, field_docs, field_types
+from rulax.commands.fields import field_docs, field_types, flag_name, in_order
+from rulax.commands.settings import known_keys, parts_of
 from rulax.errors import UserError, nearest
+from rulax.settings import earlier_names
+from rulax.text import convert
 
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 
@@ -66,12 +67,6 @@ def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
     return parser
 
 
-def in_order(cls: type) -> list[dataclasses.Field]:
-    """The fields as `--help` shows them: the command's own, those that it shares with others, then settings of agents."""
-    own = inspect.get_annotations(cls)
-    return sorted(dataclasses.fields(cls), key=lambda field: (bool(field.metadata.get("settings")), field.name not in own))
-
-
 def group(parser: Parser, groups: dict[str, Any], heading: str) -> Any:
     """The argument group under a heading, made when it is first asked for."""
     if heading not in groups:
@@ -82,11 +77,6 @@ def group(parser: Parser, groups: dict[str, Any], heading: str) -> Any:
 def positionals(cls: type) -> list[dataclasses.Field]:
     """The fields that are given by position."""
     return [field for field in dataclasses.fields(cls) if field.metadata.get("positional")]
-
-
-def flag_name(name: str) -> str:
-    """`learning_rate` -> `--learning-rate`; `from_` -> `--from`, which Python keeps for itself."""
-    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: bool) -> None:
@@ -120,6 +110,7 @@ def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: boo
 def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
     """The values that the user gave, converted; anything unknown is one sentence with the nearest known flag."""
     known = known_keys(cls)
+    arguments = [with_current_flag(argument, cls) for argument in arguments]
     for argument in arguments:
         # Before argparse: it would first complain about what a mistyped flag leaves missing.
         name = argument.partition("=")[0]
@@ -137,6 +128,16 @@ def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
         kind = "flag" if extra[0].startswith("-") else "argument"
         raise UserError(f"unexpected {kind} '{extra[0]}'; `{parser.prog} --help` shows what is understood")
     return {name: convert(flag_or_word(name, cls), known[name], value) for name, value in vars(namespace).items()}
+
+
+def with_current_flag(argument: str, cls: type) -> str:
+    """A flag of an earlier version under its current name, with a note to the user; anything else as it is."""
+    name, equals, value = argument.partition("=")
+    for old, new in earlier_names(cls, *parts_of(cls)).items():
+        if name == flag_name(old):
+            print(f"note: {flag_name(old)} is called {flag_name(new)} now", file=sys.stderr)
+            return f"{flag_name(new)}{equals}{value}"
+    return argument
 
 
 def flag_or_word(name: str, cls: type) -> str:

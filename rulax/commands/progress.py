@@ -20,7 +20,12 @@ class Shown(Protocol):
     @property
     def total(self) -> int: ...
 
-    def facts(self) -> list[str]: ...
+    @property
+    def counts_steps(self) -> bool:
+        """Whether `step` counts something that a reader knows; else it is a share of the time."""
+
+    def facts(self) -> list[str]:
+        """The numbers that matter, in the order of their importance."""
 
 
 class Status(NamedTuple):
@@ -31,6 +36,7 @@ class Status(NamedTuple):
     steps_per_second: float  # of all seeds together; 0 while unknown
     mean_return: float | None
     seconds_left: float | None
+    counts_steps: bool = True
 
     def facts(self) -> list[str]:
         """The numbers that matter, in the order of their importance."""
@@ -77,7 +83,7 @@ class Lines(Silent):
             return
         self.last = time.monotonic()
         percent = 100 * status.step / status.total
-        steps = [f"step {status.step:,}"] if getattr(status, "made_of_steps", True) else []
+        steps = [f"step {status.step:,}"] if status.counts_steps else []
         self.message(" · ".join([f"{percent:5.1f} %", *steps, *status.facts()]))
 
     def message(self, text: str) -> None:

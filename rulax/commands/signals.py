@@ -1,4 +1,4 @@
-"""Makes Ctrl-C a request instead of an accident: the first finishes the chunk and saves, the second stops at once."""
+"""Turns Ctrl-C and SIGTERM into a request: the first finishes the current piece of work and saves, the second stops at once."""
 
 from __future__ import annotations
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from rulax.settings import setting
+
 
 @dataclasses.dataclass(frozen=True)
 class Discovery:
     """The outer loop. Defaults are the paper's (Oh et al. 2025, Methods) where it states a number and two cores can bear it."""
 
-    agents: int = 2
+    agents: int = setting(2, at_least=1)
     """Agents per environment, each with a lifetime of its own."""
-    window: int = 20
+    window: int = setting(20, at_least=1)
     """Agent updates through which one meta-gradient reaches (N)."""
-    validation_unroll: int = 32
+    validation_unroll: int = setting(32, at_least=1)
     """Steps per stream of the experience by which a window is judged."""
-    lifetimes: tuple[int, ...] = (100, 200, 400)
+    lifetimes: tuple[int, ...] = setting((100, 200, 400), at_least=1, not_empty=True)
     """Lengths of a lifetime in updates; each agent draws one with probability inversely proportional to it."""
-    collection: Literal["on_policy", "before_window"] = "on_policy"
+    collection: Literal["on_policy", "before_window"] = setting("on_policy", before="on_policy")
     """Which agent collects a window's experience: the one that each update starts from, or, for all updates and for validation, the
     one before the window (as in DeepMind's notebook; importance weights then correct the critic's estimates)."""
     estimator: Literal["backprop", "first_order", "evolution"] = "backprop"
@@ -28,51 +30,51 @@ class Discovery:
     memory: Literal["auto", "plain", "remat", "mixed", "both", "segments"] = "auto"
     """What backprop stores: all, or per update only the agent and its gradient (remat), or no inner backward pass (mixed), or both,
     or remat of only a few updates at a time (segments)."""
-    agents_at_once: int = 0
+    agents_at_once: int = setting(0, at_least=0)
     """Agents of one environment that are differentiated at the same time; 0 means all, or what fits if memory is auto."""
     meta_optimiser: Literal["per_agent", "mean"] = "per_agent"
     """One Adam per agent and then the mean of their steps, or one Adam on the mean gradient."""
-    meta_learning_rate: float = 1e-3
+    meta_learning_rate: float = setting(1e-3, above=0)
     """Step size of the rule's parameters."""
     meta_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How that step size falls to zero over the run."""
-    rule_init: Literal["open", "reference"] = "open"
+    rule_init: Literal["open", "reference"] = setting("open", before="open")
     """Initial weights of a random rule: an open gate and distinct policy targets, or as in the reference, where a newborn agent's
     gate is shut and the first policy targets are almost uniform."""
-    meta_clip: float = 1.0
+    meta_clip: float = setting(1.0, at_least=0)
     """Largest norm of a meta-gradient; 0 means no limit."""
-    policy_entropy_cost: float = 1e-2
+    policy_entropy_cost: float = setting(1e-2, at_least=0)
     """Reward for the entropy of the policy, in the outer loss."""
-    prediction_entropy_cost: float = 1e-3
+    prediction_entropy_cost: float = setting(1e-3, at_least=0)
     """Reward for the entropy of y and of z."""
-    target_kl_cost: float = 1e-2
+    target_kl_cost: float = setting(1e-2, at_least=0)
     """Penalty on KL(slow policy || policy target), which keeps targets near."""
-    target_mean_cost: float = 1e-3
+    target_mean_cost: float = setting(1e-3, at_least=0)
     """Penalty on the squared mean of each target's logits, which keeps them from drifting."""
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critic_hidden: tuple[int, ...] = setting((256, 256), at_least=1, not_empty=True)
     """Widths of the hidden layers of the critic, which discovery alone uses."""
-    critic_activate_last: bool = True
+    critic_activate_last: bool = setting(True, before=True)
     """Whether the last of them is followed by the non-linearity (in the notebook it is not)."""
-    critic_head_std: float = 0.0
+    critic_head_std: float = setting(0.0, at_least=0, before=0.0)
     """Standard deviation of the initial weights of the critic's head (0.01 in the notebook); 0 means 1/sqrt(inputs)."""
-    critic_learning_rate: float = 3e-4
+    critic_learning_rate: float = setting(3e-4, above=0)
     """Step size of the critic."""
-    critic_discount: float = 0.997
+    critic_discount: float = setting(0.997, at_least=0, at_most=1)
     """Discount of the critic's values."""
-    critic_trace: float = 0.95
+    critic_trace: float = setting(0.95, at_least=0, at_most=1)
     """Lambda of the critic's V-trace targets."""
     critic_learns_from: Literal["updates", "validation"] = "updates"
     """Experience that trains the critic: the fresh rollout of every update, or validation alone."""
-    critic_statistics: Literal["all", "learned"] = "all"
+    critic_statistics: Literal["all", "learned"] = setting("all", before="all")
     """Experience that enters the moving averages by which advantages are normalised: all that the critic judges, or only what it
     learns from (as in the notebook, where validation leaves no trace)."""
-    pairs: int = 4
+    pairs: int = setting(4, at_least=1)
     """Evolution: antithetic pairs per agent and meta-step."""
-    noise: float = 0.02
+    noise: float = setting(0.02, above=0)
     """Evolution: standard deviation of the noise on the rule's parameters."""
-    fitness_shaping: Literal["ranks", "values"] = "ranks"
+    fitness_shaping: Literal["ranks", "values"] = setting("ranks", before="ranks")
     """Evolution: what weighs the noise, the ranks of fitness or its values."""
-    bootstrap_updates: int = 5
+    bootstrap_updates: int = setting(5, at_least=1)
     """Bootstrap objective: how many updates further its target is."""
-    bootstrap_rate: float = 1e-3
+    bootstrap_rate: float = setting(1e-3, above=0)
     """Bootstrap objective: step size of the last one, which follows the policy gradient."""

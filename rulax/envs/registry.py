@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from rulax.envs.catalogue import AdapterFamily, adapter_families
+from rulax.errors import suggestion
+from rulax.text import convert_like
 
 if TYPE_CHECKING:
     from rulax.envs.base import Environment, HostEnvironment
@@ -164,7 +164,7 @@ def _with_draw(name: str, environment: Any, option: str, size: Any, level: Any) 
 
 
 def _whole(name: str, option: str, number: Any) -> int:
-    read = as_option(f"'{name}': {option}", 1, number)
+    read = convert_like(f"'{name}': {option}", 1, number)
     if read < 1:
         raise ValueError(f"'{name}': {option} must be at least 1, not {number}")
     return read
@@ -201,9 +201,10 @@ def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
     known = [field.name for field in dataclasses.fields(environment)] + ["limit"] * bool(entry.limit)
     for option in options:
         if option not in known:
-            raise ValueError(f"'{entry.name}' has no option '{option}'{_hint(option, known, 'it has none')}")
+            otherwise = f"it has {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"'{entry.name}' has no option '{option}'{suggestion(option, known, otherwise, most=3)}")
     defaults = {**vars(environment), "limit": entry.limit}
-    options = {key: as_option(f"'{entry.name}': {key}", defaults[key], value) for key, value in options.items()}
+    options = {key: convert_like(f"'{entry.name}': {key}", defaults[key], value) for key, value in options.items()}
     limit = options.pop("limit", entry.limit)
     if limit < 0:
         raise ValueError(f"'{entry.name}': limit must not be negative, not {limit} (0 means none)")
@@ -213,52 +214,6 @@ def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
     from rulax.envs.wrappers import TimeLimit
 
     return TimeLimit(environment, limit)
-
-
-def as_option(label: str, default: Any, value: Any) -> Any:
-    """A user's option converted to the type of its default, or a ValueError of one sentence. Rules use this as well."""
-    if hasattr(value, "dtype"):  # a number of NumPy or JAX, perhaps traced: the caller knows
-        return value
-    if isinstance(default, tuple):
-        return _as_tuple(label, default, value)
-    if type(value) is type(default) and not isinstance(value, float):
-        return value
-    read: Any
-    if isinstance(default, bool):
-        expected, read = "true or false", {"true": True, "false": False}.get(str(value).lower())
-    elif isinstance(default, int):
-        number = _number(value)
-        expected, read = "a whole number", int(number) if number is not None and number == int(number) else None
-    elif isinstance(default, float) or default is None:
-        expected, read = "a number" if default is not None else "a number or none", _number(value)
-    else:
-        expected, read = "a word" if isinstance(default, str) else f"a {type(default).__name__}", None
-    if read is None:
-        raise ValueError(f"{label} must be {expected}, not {value!r}")
-    return read
-
-
-def _number(value: Any) -> float | int | None:
-    """A finite number, or None."""
-    try:
-        number = value if isinstance(value, int) else float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if not isinstance(value, bool) and math.isfinite(number) else None
-
-
-def _as_tuple(label: str, default: tuple, value: Any) -> tuple:
-    """A list of equal things, or a named tuple such as the bins of a value: `bins=61,60`."""
-    names = getattr(default, "_fields", ())
-    words = isinstance(value, str) and default and isinstance(default[0], str)
-    parts = tuple(value) if isinstance(value, list | tuple) else tuple(value.split(",")) if words else (value,)
-    if not names:
-        return tuple(as_option(label, default[0], part) for part in parts) if default else parts
-    if len(parts) != len(names):
-        example = ",".join(f"{each:g}" if isinstance(each, float) else str(each) for each in default)
-        raise ValueError(f"{label} must be {len(names)} values ({', '.join(names)}), for example {example}, not {value!r}")
-    read = (as_option(f"{label} ({name})", each, part) for name, each, part in zip(names, default, parts, strict=True))
-    return type(default)(*read)
 
 
 def _gymnasium_knows(environment_id: str) -> bool:
@@ -312,16 +267,7 @@ def _unknown(name: str) -> UnknownEnvironment:
     if game:
         how = "" if _FAMILIES["atari"].installed else f" ({_FAMILIES['atari'].install})"
         raw = f"; ale_py:{bare} is the game without the papers' preprocessing" if bare.startswith("ALE/") else ""
-        return UnknownEnvironment(f"unknown environment '{name}'; did you mean atari/{game['game']}?{how}{raw}")
+        return UnknownEnvironment(f"unknown environment '{name}'; did you mean 'atari/{game['game']}'?{how}{raw}")
     missing = [name for name in listed if not _FAMILIES[name].installed]
     extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
-    return UnknownEnvironment(f"unknown environment '{name}'{_hint(name, known, OTHERWISE)}{extras}")
-
-
-def _hint(word: str, known: list[str], otherwise: str) -> str:
-    """The nearest known words, upper and lower case alike."""
-    lower = {each.lower().partition("/")[2]: each for each in known if "/" in each} | {each.lower(): each for each in known}
-    near = difflib.get_close_matches(word.lower().removeprefix("gymnasium/"), lower, n=3, cutoff=0.6)
-    if near:
-        return f"; did you mean {' or '.join(dict.fromkeys(lower[each] for each in near))}?"
-    return f"; {otherwise}" if not known or len(known) > 20 else f"; it has {', '.join(known)}"
+    return UnknownEnvironment(f"unknown environment '{name}'{suggestion(bare, known, OTHERWISE, most=3)}{extras}")

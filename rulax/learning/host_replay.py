@@ -8,16 +8,16 @@ trajectories: to draw one is to copy one block. What is drawn is the same, numbe
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 
 import jax
 import numpy as np
 
 from rulax.learning.frames import fold_observation, folded_form, stacked
+from rulax.parallel.machine import free_memory
+from rulax.text import bytes_text
 from rulax.types import Array, Experience, PyTree
 
 SHARE_OF_FREE = 0.8  # of the memory that is free when a run starts, unless the user sets a limit
-UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 class HostReplay:
@@ -92,31 +92,9 @@ def reserve(form: Experience, seeds: int, streams: int, capacity: int, limit: in
     allowed = limit or int(SHARE_OF_FREE * free_memory())
     if allowed and held * each > allowed:
         fits = allowed // each // streams * streams
-        bound = f"--replay-limit is {human(limit)}" if limit else f"only {human(allowed)} may be used (80 % of what is free)"
+        free = f"only {bytes_text(allowed)} may be used (80 % of what is free)"
+        bound = f"--replay-limit is {bytes_text(limit)}" if limit else free
         advice = f"--capacity {fits} would fit" if fits else "not even one trajectory per stream would fit; lower --streams"
-        raise ValueError(f"the replay buffer of {held} trajectories would take {human(held * each)}, but {bound}; {advice}")
+        raise ValueError(f"the replay buffer of {held} trajectories would take {bytes_text(held * each)}, but {bound}; {advice}")
     several = f" x {seeds} seeds" if seeds > 1 else ""
-    return f"replay: {held} trajectories{several}, {human(held * each)} in host memory"
-
-
-def human(size: float) -> str:
-    """2040109466 -> '1.9 GiB'."""
-    unit, factor = next(((unit, factor) for unit, factor in reversed(UNITS.items()) if size >= factor), ("KiB", 2**10))
-    return f"{size / factor:.3g} {unit}"
-
-
-def free_memory() -> int:
-    """Bytes that this process could still take, on Linux, its control group's limit included; 0 where it is not known."""
-    try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return 0
-    try:
-        group = Path("/sys/fs/cgroup")
-        held = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        used = int((group / "memory.current").read_text()) - int(held["inactive_file"])  # the cache of files makes way
-        free = min(free, int((group / "memory.max").read_text()) - used)
-    except (OSError, KeyError, ValueError):  # no such group, or its limit is 'max'
-        pass
-    return max(free, 1)
+    return f"replay: {held} trajectories{several}, {bytes_text(held * each)} in host memory"

@@ -8,7 +8,7 @@ import sys
 
 KEPT_BLOCK, KEPT_FREE = 2**30, 2**31  # bytes: blocks up to this size are kept when freed, up to this much in all
 
-CHOSEN = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX")  # by whoever knows better
+CHOSEN = ("GLIBC_TUNABLES", "MALLOC_MMAP_THRESHOLD_", "MALLOC_ARENA_MAX")  # a user who sets one of these keeps it
 
 
 def keep_freed_memory() -> None:

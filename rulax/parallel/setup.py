@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import jax
 
 from rulax.errors import UserError
+from rulax.files import cache_folder
 from rulax.parallel.allocation import keep_freed_memory
 
 PRECISION = "jax_default_matmul_precision"
 _replaced: dict[str, str | None] = {}  # settings of JAX as they were before the first run that changed them
-
-
-def cache_folder() -> Path:
-    """Where Rulax keeps what it can compute again: `RULAX_CACHE`, else the user's cache folder."""
-    if os.environ.get("RULAX_CACHE"):
-        return Path(os.environ["RULAX_CACHE"])
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax"
 
 
 def set_up(platform: str = "auto", precision: str = "default", cache: bool = True) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from rulax.parallel.machine import usable_cores
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-def usable_cores() -> int:
-    """Cores that this process may use; `taskset` and containers may leave it fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def together(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -6,7 +6,6 @@ Nothing is ever unpickled: a checkpoint from a stranger can at worst be refused.
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.errors import UserError
-from rulax.records import folder as folders
+from rulax.files import safetensors_metadata, write_atomically
+from rulax.records import earlier
 from rulax.types import PyTree
 
 STATE, PENDING = "state", "pending"
@@ -25,10 +25,12 @@ DTYPES = {"BOOL": np.bool_, "BF16": jnp.bfloat16, "F16": np.float16, "F32": np.f
 
 
 class Checkpoint(NamedTuple):
-    """What a file holds: tensors by name, and a few facts."""
+    """What a file holds."""
 
-    tensors: dict[str, np.ndarray]
+    state: dict[str, np.ndarray]  # the tensors of the state, by name
+    pending: dict[str, np.ndarray]  # the unfinished row of metrics
     facts: dict[str, Any]  # step, seconds, fingerprint, ...
+    format: int = earlier.FORMAT
 
 
 def is_key(leaf: Any) -> bool:
@@ -56,33 +58,40 @@ def pack(state: PyTree) -> dict[str, np.ndarray]:
     return dict(zip(leaf_names(state), map(to_numpy, jax.tree.leaves(state)), strict=True))
 
 
-def unpack(tensors: dict[str, np.ndarray], skeleton: PyTree, source: Path) -> PyTree:
-    """Tensors put back into the structure of `skeleton`; any difference in name, shape or type is an error that names it."""
-    names = leaf_names(skeleton)
+def unpack(found: Checkpoint, skeleton: PyTree, source: Path) -> PyTree:
+    """The state of a checkpoint in the structure of `skeleton`; any difference in name, shape or type is an error that names it."""
+    names, tensors = leaf_names(skeleton), found.state
+    if found.format < earlier.FORMAT:
+        tensors = earlier.current_tensors(tensors, names)
+    problem = f"{source} does not fit this run"
+    if found.format < earlier.FORMAT:
+        problem = f"{source} was written by an earlier version of rulax and cannot be read by this one"
     for name in tensors.keys() - set(names):
-        raise UserError(f"{source} does not fit this run: it holds an unknown tensor '{name}'")
+        raise UserError(f"{problem}: it holds an unknown tensor '{name}'")
     leaves = []
     for name, leaf in zip(names, jax.tree.leaves(skeleton), strict=True):
         wanted = stored_form(leaf)
         if name not in tensors:
-            raise UserError(f"{source} does not fit this run: the tensor '{name}' is missing")
-        found = tensors[name]
-        if found.shape != wanted.shape or found.dtype != wanted.dtype:
-            forms = [f"{form.dtype}{list(form.shape)}" for form in (found, wanted)]
-            raise UserError(f"{source} does not fit this run: the tensor '{name}' is {forms[0]} but should be {forms[1]}")
+            raise UserError(f"{problem}: the tensor '{name}' is missing")
+        array = tensors[name]
+        if found.format < earlier.FORMAT:
+            array = earlier.current_array(array, wanted.dtype)
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            forms = [f"{form.dtype}{list(form.shape)}" for form in (array, wanted)]
+            raise UserError(f"{problem}: the tensor '{name}' is {forms[0]} but should be {forms[1]}")
         # A copy: training donates its buffers, and memory that numpy owns must not be handed over.
-        array = jnp.array(found, copy=True)
-        leaves.append(jax.random.wrap_key_data(array) if is_key(leaf) else array)
+        copied = jnp.array(array, copy=True)
+        leaves.append(jax.random.wrap_key_data(copied) if is_key(leaf) else copied)
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
 
 def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-    """Write a checkpoint; the file is replaced as a whole or not at all. `pending` is the unfinished point of the curve."""
+    """Write a checkpoint; the file is replaced as a whole or not at all. `pending` is the unfinished row of metrics."""
     from safetensors.numpy import save as serialise
 
     tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
     contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
-    folders.write_atomically(path, serialise(contiguous, {"rulax": json.dumps(facts)}))
+    write_atomically(path, serialise(contiguous, {"rulax": json.dumps({"format": earlier.FORMAT, **facts})}))
 
 
 def load(path: Path) -> Checkpoint:
@@ -92,24 +101,19 @@ def load(path: Path) -> Checkpoint:
     try:
         data = path.read_bytes()
         tensors = {name: to_array(**tensor) for name, tensor in deserialize(data)}
-        (length,) = struct.unpack("<Q", data[:8])  # the header of the format: its length, then JSON
-        facts = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["rulax"])
+        facts = json.loads(safetensors_metadata(data)["rulax"])
     except FileNotFoundError:
         raise UserError(f"{path.parent} holds no checkpoint to go on from") from None
-    except (OSError, SafetensorError, KeyError, ValueError, struct.error) as error:
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise UserError(f"{path} is not a readable checkpoint: {error}") from None
-    return Checkpoint(tensors, facts)
+    state = {name: value for name, value in tensors.items() if not name.startswith(f"{PENDING}/")}
+    pending = {name.removeprefix(f"{PENDING}/"): value for name, value in tensors.items() if name not in state}
+    return Checkpoint(state, pending, earlier.current_facts(facts), facts.get("format", 1))
 
 
 def to_array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
     """One tensor of a file; the library's own reader knows no bfloat16."""
     return np.frombuffer(data, DTYPES[dtype]).reshape(shape)
-
-
-def split(tensors: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The tensors of the state, and those of the unfinished point of the curve."""
-    pending = {name.removeprefix(f"{PENDING}/"): value for name, value in tensors.items() if name.startswith(f"{PENDING}/")}
-    return {name: value for name, value in tensors.items() if not name.startswith(f"{PENDING}/")}, pending
 
 
 def size_of(state: PyTree) -> int:

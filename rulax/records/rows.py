@@ -1,67 +1,96 @@
-"""Turns the numbers that training returns into the points of a curve, and writes them: JSON lines and TensorBoard events."""
+"""Rows of metrics: gathered from what training returns, written as JSON lines and TensorBoard events, and read back."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from rulax.files import write_atomically
 from rulax.records import folder as folders
 
 Row = dict[str, Any]
-CARRIED = "carried "
+CARRIED, ITERATIONS, COUNT = "carried ", "iterations", "#"
+EARLIER = {"meta-steps": ITERATIONS}  # names of earlier versions
 EPISODE = ("episodes", "episode_return", "episode_length")  # sums over the episodes that ended
 RESTARTS = "restarts"  # of environments that raised an error; counted, not averaged
 
 
-class Recorder:
-    """Gathers iterations [I, K] into rows of `window` iterations; what is unfinished can be saved and restored exactly."""
+Totals = dict[str, np.ndarray]  # sums by name, [K]; "NAME#" counts the numbers in the sum of NAME
 
-    def __init__(self, window: int, steps_per_iteration: int, step: int = 0, pending: dict[str, np.ndarray] | None = None):
+
+class RowMaker(Protocol):
+    """Turns sums over some iterations into one row; `carried` may keep values from row to row."""
+
+    def __call__(self, totals: Totals, step: int, seconds: float, carried: Totals) -> Row: ...
+
+
+class Recorder:
+    """Gathers iterations [I, K] into rows of `window` iterations; what is unfinished can be saved and restored exactly.
+
+    Args:
+        window: iterations per row.
+        steps_per_iteration: by how much an iteration moves `step`.
+        step: where the run stands.
+        pending: the unfinished row of a checkpoint.
+        row_of: what makes a row.
+    """
+
+    def __init__(
+        self,
+        window: int,
+        steps_per_iteration: int,
+        step: int = 0,
+        pending: Totals | None = None,
+        row_of: RowMaker | None = None,
+    ):
         self.window, self.steps_per_iteration, self.step = window, steps_per_iteration, step
-        self.totals = dict(pending or {})  # by name, [K]; "NAME#" counts the numbers in the total of NAME
-        self.count = int(self.totals.pop("iterations", 0))
+        self.row_of = row_of or make_row
+        self.totals = {EARLIER.get(name, name): np.atleast_1d(values) for name, values in (pending or {}).items()}
+        self.count = int(self.totals.pop(ITERATIONS, np.zeros(1))[0])
         carried = [name for name in self.totals if name.startswith(CARRIED)]
         self.carried = {name.removeprefix(CARRIED): self.totals.pop(name) for name in carried}  # each seed's last value
 
-    def add(self, metrics: dict[str, np.ndarray], seconds: float) -> list[Row]:
-        """One chunk of metrics; returns the rows that it completed."""
+    def add(self, metrics: Mapping[str, np.ndarray], seconds: float) -> list[Row]:
+        """One chunk of metrics, each [I] or [I, K]; returns the rows that it completed."""
         iterations = len(next(iter(metrics.values())))
         numbers = np.stack([np.asarray(values, np.float64).reshape(iterations, -1) for values in metrics.values()], 1)  # [I, N, K]
         # Before its first update an agent has no loss: NaN means not measured, and is not part of a mean.
         measured = np.isfinite(numbers)
         chunk = np.concatenate([np.where(measured, numbers, 0.0), measured], 1)
-        names = [*metrics, *(f"{name}#" for name in metrics)]
+        names = [*metrics, *(f"{name}{COUNT}" for name in metrics)]
+        nothing = np.zeros(numbers.shape[-1])
         rows, start = [], 0
         while start < iterations:
             end = min(iterations, start + self.window - self.count)
-            before = [np.stack([self.totals[name] for name in names])[None]] if self.totals else []
+            before = [np.stack([self.totals.get(name, nothing) for name in names])[None]] if self.totals else []
             # Accumulated one by one, so that a sum does not depend on where chunks begin.
             totals = np.add.accumulate(np.concatenate([*before, chunk[start:end]]))[-1]
             self.totals = dict(zip(names, totals, strict=True))
             self.count += end - start
             self.step += self.steps_per_iteration * (end - start)
             if self.count == self.window:
-                rows.append(self.flush(seconds))
+                rows += self.flush(seconds)
             start = end
         return rows
 
-    def flush(self, seconds: float) -> Row:
-        """The row of what has been gathered so far."""
-        row = make_row(self.totals, self.step, seconds, self.carried)
+    def flush(self, seconds: float) -> list[Row]:
+        """The row of what has been gathered so far, if anything has."""
+        rows = [self.row_of(self.totals, self.step, seconds, self.carried)] if self.count else []
         self.totals, self.count = {}, 0
-        return row
+        return rows
 
-    def pending(self) -> dict[str, np.ndarray]:
+    def pending(self) -> Totals:
         """The unfinished row, for a checkpoint."""
-        unfinished = {**self.totals, "iterations": np.asarray(self.count)} if self.count else {}
+        unfinished = {**self.totals, ITERATIONS: np.asarray(self.count)} if self.count else {}
         return unfinished | {CARRIED + name: values for name, values in self.carried.items()}
 
 
-def make_row(totals: dict[str, np.ndarray], step: int, seconds: float, carried: dict[str, np.ndarray]) -> Row:
+def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
     """One line of `metrics.jsonl`. Returns and lengths are per episode that ended; None where none did.
 
     In the two means a seed in which no episode ended counts with its last value, which `carried` keeps.
@@ -73,11 +102,11 @@ def make_row(totals: dict[str, np.ndarray], step: int, seconds: float, carried: 
         carried[name] = np.where(np.isfinite(values), values, carried.get(name, np.nan))
         row[name] = mean(carried[name])
     row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
-    for name in sorted(name for name in totals if not name.endswith("#") and not name.startswith("bad_")):
+    for name in sorted(name for name in totals if not name.endswith(COUNT) and not name.startswith("bad_")):
         if name == RESTARTS:
             row[name] = int(totals[name].sum())
         elif name not in EPISODE:
-            row[name] = mean(ratio(totals[name], totals[name + "#"]))
+            row[name] = mean(ratio(totals[name], totals[name + COUNT]))
     return row
 
 
@@ -92,25 +121,31 @@ def mean(values: np.ndarray) -> float | None:
 
 
 def number(value: Any) -> float | None:
-    """JSON knows no NaN."""
+    """A number as JSON has it: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
+
+
+class Writer(Protocol):
+    """A place that numbers are sent to: TensorBoard, Weights & Biases."""
+
+    def add_scalar(self, name: str, value: float, step: int) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class RunLog:
     """All rows of a run, in memory and, if there is a folder, on disk."""
 
-    group = "train"  # what its curves stand under in TensorBoard
-
-    def __init__(self, folder: Path | None, step: int = 0, writers: list[Any] | None = None):
+    def __init__(self, folder: Path | None, group: str, step: int = 0, writers: Sequence[Writer] = ()):
         self.rows: list[Row] = []
-        self.folder = folder
-        self.writers = list(writers or [])  # each with `add_scalar` and `close`, as TensorBoard's
+        self.folder, self.group = folder, group  # group: the heading of its curves in TensorBoard
+        self.writers = list(writers)
         if folder is None:
             return
         if step:
             # Lines after the checkpoint will be written again: no line may stand there twice.
             self.rows = [row for row in read_rows(folder) if row["step"] <= step]
-        folders.write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
+        write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
         from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
 
         self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
@@ -139,7 +174,7 @@ def read_rows(folder: Path) -> list[Row]:
 
 
 def read_lines(folder: Path) -> tuple[list[Row], list[int]]:
-    """The rows in a run folder, and the numbers of the lines that are none."""
+    """The rows in a run folder, and the numbers of the lines that are broken."""
     rows, broken = [], []
     path = folder / folders.METRICS
     for number, line in enumerate(path.read_text(errors="replace").splitlines() if path.exists() else [], 1):

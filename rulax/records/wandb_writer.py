@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.errors import UserError
-from rulax.records import folder as folders
+from rulax.files import write_json
 
 IDENTITY = "wandb.json"  # in the run folder, so that a resumed run goes on in the same place
 
@@ -44,5 +44,5 @@ def identity(folder: Path | None) -> str:
         return json.loads((folder / IDENTITY).read_text())["id"]
     name = uuid.uuid4().hex[:12]
     if folder is not None:
-        folders.write_json(folder / IDENTITY, {"id": name})
+        write_json(folder / IDENTITY, {"id": name})
     return name

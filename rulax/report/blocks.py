@@ -53,7 +53,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Facts:
-    """The few numbers that say what came of it."""
+    """The few numbers that sum up the result."""
 
     facts: Sequence[Fact]
 

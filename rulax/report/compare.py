@@ -30,7 +30,6 @@ from rulax.report.html import number
 from rulax.report.page import write_page
 from rulax.text import count, duration
 
-RESULTS = "compare.json"
 AGGREGATES = {
     "iqm": "interquartile mean",
     "median": "median",
@@ -43,7 +42,7 @@ Found = dict[str, Any]
 def write_compare_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a comparison."""
     folder = Path(folder)
-    found = read(folder / RESULTS)
+    found = read(folder / folders.COMPARISON)
     rules = [rule["name"] for rule in found["rules"]]
     envs = [env["name"] for env in found["environments"]]
     title = " · ".join(rules) if len(rules) <= 4 else f"{len(rules)} rules compared"
@@ -99,7 +98,7 @@ def words(value: Found) -> str:
     return number(value["value"]) + (f" [{number(value['low'])}, {number(value['high'])}]" if value["low"] is not None else "")
 
 
-# -- what came of it -----------------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------------------
 
 
 def ranked(overall: Found, rules: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The page of a discovery, made from what its folder holds: finished, interrupted, or of yesterday."""
+"""The page of a discovery, made from what its folder holds: whether it is finished or not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+from rulax.files import read_json, safetensors_metadata
 from rulax.records import folder as folders
 from rulax.records.rows import Row
 from rulax.report import parts
@@ -39,12 +40,12 @@ def write_discover_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
     folder = Path(folder)
     record = folders.read_config(folder)
-    settings, summary = record["settings"], parts.read_json(folder / folders.SUMMARY)
+    settings, summary = record["settings"], read_json(folder / folders.SUMMARY)
     families = {"training": list(settings["envs"]), "validation": list(settings["validation"])}
     rows, broken = parts.read_lines(folder, lambda row: is_whole(row, families))
     evaluations = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
-    sticks = parts.read_json(folder / BASELINES)
+    sticks = read_json(folder / BASELINES)
     made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
     blocks += [Facts(facts(summary, made)), scores(evaluations, families, settings["evaluation_seeds"], made)]
@@ -97,7 +98,7 @@ def facts(summary: dict[str, Any], made: int) -> list[Fact]:
 
 
 def level(name: str, value: float, made: int) -> Line:
-    """A yardstick, over the whole width."""
+    """A baseline, over the whole width."""
     return Line(name, [0, max(1, made)], [value, value], style="reference")
 
 
@@ -123,7 +124,7 @@ def scores(evaluations: list[Row], families: dict[str, list[str]], seeds: int, m
 
 
 def returns(evaluations: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any], made: int) -> Panels:
-    """One panel for each family: what fresh agents earn, what the population earns, and the yardsticks."""
+    """One panel for each family: what fresh agents earn, what the population earns, and the baselines."""
     panels = []
     for role in ("training", "validation"):
         for family in families[role]:
@@ -155,7 +156,7 @@ def optimisation(meta: list[Row]) -> list[Block]:
 
 
 def family_table(families: dict[str, list[str]], sticks: dict[str, Any], summary: dict[str, Any]) -> Table:
-    """Every family: the yardsticks, and the rule at the start, at its best and at the end."""
+    """Every family: the baselines, and the rule at the start, at its best and at the end."""
     results = [summary.get(name) or {} for name in ("first", "best", "last")]
     rows: list[list[Any]] = []
     for role in ("training", "validation"):
@@ -172,12 +173,9 @@ def family_table(families: dict[str, list[str]], sticks: dict[str, Any], summary
 
 def rule_card(folder: Path) -> list[Block]:
     """The card that the rule file itself carries."""
-    from safetensors import safe_open
-
     try:
-        with safe_open(str(folder / RULE), framework="numpy") as file:
-            about = file.metadata() or {}
-    except Exception:  # no rule yet, or one that cannot be read: the page is of the run, not of the file
+        about = safetensors_metadata((folder / RULE).read_bytes())
+    except (OSError, ValueError):  # no rule yet, or one that cannot be read: the page is of the run, not of the file
         return []
     pairs = [(name.replace("_", " "), parts.shown(value_of(about[name]))) for name in CARD if name in about]
     return [KeyValues("Rule card", pairs, open=True)]

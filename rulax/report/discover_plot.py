@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rulax.records.folder import write_atomically
+from rulax.files import write_atomically
 from rulax.records.rows import Row
-from rulax.report.plot import INK, LINE, MUTED, short_steps
+from rulax.report.plot import INK, LINE, MUTED
+from rulax.text import count
 
 
 class Families(Protocol):
@@ -98,7 +99,7 @@ def tidy(axes: Any, title: str, size: float) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
     axes.tick_params(colors=MUTED, length=0, labelsize=min(9, size))
-    axes.xaxis.set_major_formatter(lambda value, _: short_steps(value))
+    axes.xaxis.set_major_formatter(lambda value, _: count(value, 6))
 
 
 def save_figure(path: Path, figure: Any) -> None:

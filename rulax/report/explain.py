@@ -17,7 +17,6 @@ from rulax.report.page import asset, write_page
 from rulax.rules.registry import FILE_ENDINGS, split_ablations
 from rulax.text import duration
 
-RESULTS = "explain.json"
 Found = dict[str, Any]
 MOST_ACTIONS = 8  # that the interactive part has room for
 
@@ -25,7 +24,7 @@ MOST_ACTIONS = 8  # that the interactive part has room for
 def write_explain_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of an explanation."""
     folder = Path(folder)
-    found = read(folder / RESULTS)
+    found = read(folder / folders.EXPLANATION)
     name = short(found["rule"])
     title = f"What {name} does"
     subtitle = f"An update rule, looked at while one agent learns {found['env']} by it"
@@ -59,7 +58,7 @@ def short(rule: str) -> str:
     return ":".join([Path(name).stem if name.endswith(FILE_ENDINGS) else name, *ablations])
 
 
-# -- what came of it -----------------------------------------------------------------------------------------------------------
+# -- results --------------------------------------------------------------------------------------------------------------------
 
 
 def did_not_learn(found: Found) -> list[Block]:
@@ -146,9 +145,9 @@ def playground(found: Found, name: str) -> list[Block]:
 
 
 def not_applicable(found: Found) -> Notice:
-    """What a rule written by people has not got."""
+    """Analyses that a hand-designed rule cannot have."""
     said = (
-        f"{short(found['rule'])} was written by people: it has no predictions y and z and no network that could be asked. "
+        f"{short(found['rule'])} is hand-designed: it has no predictions y and z and no network that could be asked. "
         "Bootstrapping horizon, reliance on y "
         "and z, and input saliency do not apply to it; its equation is in the documentation (docs/rules.md)."
     )

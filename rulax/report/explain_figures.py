@@ -138,7 +138,7 @@ def probes(found: Found) -> list[Block]:
         "ridge regression on up to 96 principal components and 64 random bends of them, penalty and score on episodes that "
         "were left out (five folds). "
         "0 is nothing, 1 is all; points and bands are cut at −0.2 and 1. "
-        "The observation is there as a yardstick: all that "
+        "The observation is there as a baseline: all that "
         "predictions know comes from it, but so simple a probe does not get all of it out. z is that of the "
         "action taken, so it also knows the action. Bands: 95 % t interval over folds, which share training data, so somewhat "
         "too narrow. No point: too few pairs, or nothing varies."

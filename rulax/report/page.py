@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rulax.records.folder import write_atomically
+from rulax.files import write_atomically
 from rulax.report import blocks as b
 from rulax.report import html
 

@@ -20,15 +20,6 @@ MOST_NAMED = 8  # broken lines that are named one by one
 FEWEST_SEEDS = 5  # for an interval of the mean; with fewer it says little, and the range says all there is
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of a run folder; empty if it is not there or cannot be read."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def read_lines(folder: Path, whole: Callable[[Row], bool]) -> tuple[list[Row], list[int]]:
     """The rows of `metrics.jsonl` that are whole, and the numbers of the lines that are not: cut off, damaged, or foreign."""
     rows, broken = [], []

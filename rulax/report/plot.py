@@ -48,7 +48,7 @@ def curve_figure(steps: np.ndarray, returns: np.ndarray, title: str) -> Any:
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
     axes.tick_params(colors=MUTED, length=0)
-    axes.xaxis.set_major_formatter(lambda value, _: short_steps(value))
+    axes.xaxis.set_major_formatter(lambda value, _: count(value, 6))
     axes.margins(x=0.01, y=0.08)
     return figure
 
@@ -77,19 +77,11 @@ def draw_returns(axes: Any, steps: np.ndarray, returns: np.ndarray) -> None:
     axes.legend(frameon=False, loc="best", labelcolor=MUTED, fontsize=9)
 
 
-def short_steps(value: float) -> str:
-    """1500000 -> '1.5M'."""
-    for size, suffix in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:g}{suffix}"
-    return f"{value:g}"
-
-
 def save_curve(path: Path, steps: np.ndarray, returns: np.ndarray, title: str) -> None:
     """Write the curve; the format follows the ending of the name."""
     import io
 
-    from rulax.records.folder import write_atomically
+    from rulax.files import write_atomically
 
     buffer = io.BytesIO()
     kind = path.suffix.lstrip(".") or "png"

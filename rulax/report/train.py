@@ -1,4 +1,4 @@
-"""The page of a training run, made from what its folder holds: finished, interrupted, or of yesterday."""
+"""The page of a training run, made from what its folder holds: whether it is finished or not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rulax.files import read_json
 from rulax.records import folder as folders
 from rulax.records.rows import Row, final_returns
 from rulax.report import parts
@@ -25,7 +26,7 @@ def write_train_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
     folder = Path(folder)
     record = folders.read_config(folder)
-    settings, summary = record["settings"], parts.read_json(folder / folders.SUMMARY)
+    settings, summary = record["settings"], read_json(folder / folders.SUMMARY)
     seeds = settings["seeds"]
     rows, broken = parts.read_lines(folder, lambda row: is_whole(row, seeds))
     title = f"{settings['env']} · {settings['rule']}"
@@ -55,7 +56,7 @@ def unfinished(summary: dict[str, Any], made: int, wanted: int) -> str:
 
 
 def results(rows: list[Row], seeds: int, summary: dict[str, Any]) -> list[Block]:
-    """What came of it: the numbers at the top, the curve, the other metrics, the seeds."""
+    """The results: the numbers at the top, the curve, the other metrics, the seeds."""
     returns = np.array([row["return_per_seed"] for row in rows], dtype=object).astype(np.float64).reshape(-1, seeds)
     final = final_returns(rows)
     return [

@@ -8,7 +8,6 @@ Files are not trusted: nothing is unpickled, and every shape is compared with wh
 from __future__ import annotations
 
 import hashlib
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.files import write_atomically
+from rulax.files import cache_folder, write_atomically
 from rulax.metanet.network import MetaNetwork
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.rules import rule_files, rule_settings
@@ -29,13 +28,14 @@ from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
 from rulax.rules.disco import disco
 from rulax.rules.haiku_names import from_haiku, shapes_in_haiku, sizes_from_haiku, to_haiku
+from rulax.rules.registry import DISCO103_FILE as FILE_NAME
 from rulax.rules.registry import EMBEDDED
+from rulax.rules.registry import find_disco103 as find_disco103
 from rulax.rules.rule_files import RuleFileError
 from rulax.rules.rule_settings import RuleSettings
 from rulax.types import Array, PyTree
 
 SHA256 = "dac840a15b81e8805326363458c33979626172618f620d9e6e170315388530aa"
-FILE_NAME = "disco_103.npz"
 URLS = tuple(  # the second is where the file was before the reference became a package
     f"https://raw.githubusercontent.com/google-deepmind/disco_rl/main/{folder}update_rules/weights/{FILE_NAME}"
     for folder in ("disco_rl/", "")
@@ -152,20 +152,6 @@ def assemble(tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
 # -- Disco103 --------------------------------------------------------------------------------------------------------------
 
 
-def rules_folder() -> Path:
-    """Where rules are installed: `rules` in the cache folder (`RULAX_CACHE`, or else the user's)."""
-    if os.environ.get("RULAX_CACHE"):
-        return Path(os.environ["RULAX_CACHE"]) / "rules"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax" / "rules"
-
-
-def find_disco103() -> Path | None:
-    """The file of the published weights, in the folder that `RULAX_RULES` names or in the cache; None if there is none."""
-    named = os.environ.get("RULAX_RULES")
-    folders = [*([Path(named)] if named else []), rules_folder()]
-    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
-
-
 def path_of(name: str) -> Path:
     """The file of a discovered rule: an embedded rule, Disco103, or a path."""
     if name != "disco103":
@@ -188,7 +174,7 @@ def get_disco103(source: str | Path | None = None) -> Path:
         raise RuleFileError(
             f"{origin} is not the published Disco103 (its sha256 differs from {SHA256[:12]}...); nothing was installed"
         )
-    folder = rules_folder()
+    folder = cache_folder() / "rules"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / FILE_NAME, data)

@@ -6,17 +6,18 @@ Nothing here imports JAX before a rule is made, so that the command line lists r
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rulax.envs.registry import as_option
+from rulax.errors import suggestion
+from rulax.files import cache_folder
 from rulax.metanet.sizes import ABLATIONS
+from rulax.text import convert_like
 
 if TYPE_CHECKING:
     from rulax.rules.base import Recipe
@@ -47,6 +48,7 @@ RULES = {
     "disco103": Entry(IN_A_FILE, "The discovered rule of Nature 648, with its published weights", DISCOVERED),
 }
 FILE_ENDINGS = (".safetensors", ".npz")
+DISCO103_FILE = "disco_103.npz"
 FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
 EMBEDDED = {"rulax5": Path(__file__).parent / "embedded" / "rulax5.safetensors"}  # rules of our own
 STORED = tuple(name for name, entry in RULES.items() if entry.where == IN_A_FILE)
@@ -60,7 +62,7 @@ class UnknownRule(ValueError):
         if ending:
             super().__init__(f"'{name}' is not a rule file: those end in {' or '.join(FILE_ENDINGS)} (others are never opened)")
         else:
-            super().__init__(f"unknown rule '{name}'; {_suggest(name, RULES)}known: {', '.join(sorted(RULES))}")
+            super().__init__(f"unknown rule '{name}'{_hint(name, sorted(RULES))}")
 
 
 def list_rules() -> dict[str, str]:
@@ -87,11 +89,14 @@ def is_installed(name: str) -> bool:
     """Whether a rule can be used right away: only Disco103 has weights that do not come with the package."""
     if name != "disco103":
         return name in RULES
-    # As `pretrained.find_disco103`, but without importing JAX: a listing must not wait for it.
-    cache = os.environ.get("RULAX_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rulax"
+    return find_disco103() is not None
+
+
+def find_disco103() -> Path | None:
+    """The file of the published weights, in the folder that `RULAX_RULES` names or in the cache; None if there is none."""
     named = os.environ.get("RULAX_RULES")
-    folders = [*([Path(named)] if named else []), Path(cache) / "rules"]
-    return any((folder / "disco_103.npz").is_file() for folder in folders)
+    folders = [*([Path(named)] if named else []), cache_folder() / "rules"]
+    return next((folder / DISCO103_FILE for folder in folders if (folder / DISCO103_FILE).is_file()), None)
 
 
 def make_rule(name: str, **options: Any) -> Recipe:
@@ -137,7 +142,7 @@ def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> Non
         if not stored and name != "disco":
             raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} is hand-designed")
         if each not in ABLATIONS:
-            raise ValueError(f"'{name}' has no ablation '{each}'; {_suggest(each, ABLATIONS)}known: {', '.join(ABLATIONS)}")
+            raise ValueError(f"'{name}' has no ablation '{each}'{_hint(each, ABLATIONS)}")
     if len(set(ablations)) < len(ablations):
         raise ValueError(f"'{name}:{':'.join(ablations)}' names an ablation twice")
 
@@ -155,7 +160,7 @@ def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, 
             read = _read(name, option, getattr(grouped[group], option), value)
             arguments[group] = dataclasses.replace(arguments.get(group, grouped[group]), **{option: read})
         elif option not in defaults:
-            raise ValueError(f"rule '{name}' has no option '{option}'; {_suggest(option, known)}known: {', '.join(known)}")
+            raise ValueError(f"rule '{name}' has no option '{option}'{_hint(option, known)}")
     return arguments
 
 
@@ -163,7 +168,7 @@ def _read(name: str, option: str, default: Any, value: Any) -> Any:
     """One option, converted to the type of its default and checked against its bounds."""
     if default is inspect.Parameter.empty:
         return value
-    read = as_option(f"rule '{name}': {option}", default, value)
+    read = convert_like(f"rule '{name}': {option}", default, value)
     if option in FRACTIONS and isinstance(read, int | float) and not 0 <= read <= 1:
         raise ValueError(f"rule '{name}': {option} must lie between 0 and 1, not {read:g}")
     if option == "bins" and isinstance(read, tuple) and (read[0] < 2 or read[1] <= 0):
@@ -171,7 +176,7 @@ def _read(name: str, option: str, default: Any, value: Any) -> Any:
     return read
 
 
-def _suggest(word: str, known) -> str:
-    """Near matches as the first half of an error message, which goes on with the known names; "" if there are none."""
-    near = difflib.get_close_matches(str(word).lower().replace("-", "_"), list(known), n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(repr(match) for match in near)}? " if near else ""
+def _hint(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence about an unknown name: near matches, and all known names."""
+    near = suggestion(word, known, most=3)
+    return f"{near or ';'} known: {', '.join(known)}"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rulax.files import write_atomically
+from rulax.files import safetensors_metadata, write_atomically
 from rulax.metanet.sizes import Sizes
 
 MAX_BYTES = 512 * 2**20  # a rule is small; Disco103 has 3 MB
@@ -94,8 +94,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Sizes, dict[str
         tensors = safetensors.numpy.load(data)
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError):
         raise RuleFileError(f"{path.name} is not a whole .safetensors file: it is truncated or of another kind") from None
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])  # safetensors has just checked it
-    metadata = dict(header.get("__metadata__", {}))
+    metadata = safetensors_metadata(data)
     if metadata.pop("kind", None) != KIND:
         raise RuleFileError(f"{path.name} holds tensors but no rule: its metadata has no kind '{KIND}'")
     sizes = _sizes_from_json(path.name, metadata.pop("sizes", ""))

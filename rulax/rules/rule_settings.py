@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from rulax.metanet.sizes import Constants
 from rulax.rules.rule_files import RuleFileError
-from rulax.settings import Learning, Network
+from rulax.settings import Learning, Network, with_current_names
 
 KEY = "settings"  # in a rule file's metadata; `rulax discover` writes it
 OF_ENVIRONMENT = ("torso",)  # fields that depend on the observations of an environment, not on the rule
-RENAMED = {"first_values": "value_init"}  # fields that older files know by another name
 MOST = 10**9
 
 
@@ -44,7 +43,7 @@ def _read(problem: str, stated: Any, base: Any) -> Any:
     hints = typing.get_type_hints(type(base))
     if not isinstance(stated, dict):
         raise RuleFileError(problem)
-    stated = {RENAMED.get(name, name): value for name, value in stated.items()}
+    stated = with_current_names(stated, type(base))
     if not set(stated) <= set(hints):
         raise RuleFileError(problem)
     own = {name: value for name, value in stated.items() if name not in OF_ENVIRONMENT}

@@ -10,7 +10,7 @@ import pytest
 
 from rulax.agents import make_agent
 from rulax.agents.torsos import Images, Numbers, Symbols, make_torso
-from rulax.commands.agent import AgentHandle
+from rulax.commands.train.agent import AgentHandle
 from rulax.learning.life import after_burn_in
 from rulax.settings import Network
 from rulax.types import Head

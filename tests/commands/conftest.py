@@ -27,6 +27,7 @@ class FakeTrainer:
         self.seeds, self.bad_at, self.on_chunk = seeds, bad_at, on_chunk
         self.total_iterations = -(-total_steps // self.steps_per_iteration)
         self.chunks, self.closed = 0, False
+        self.warm_iterations, self.last_failure = 0, ""
 
     def init(self, key: jax.Array) -> FakeState:
         return self._initial_state(key)
@@ -37,6 +38,9 @@ class FakeTrainer:
 
     def skeleton(self) -> FakeState:
         return jax.eval_shape(self._initial_state, jax.random.key(0))
+
+    def check(self) -> None:
+        pass
 
     def reserve(self, seeds: int = 0) -> str:
         return ""
@@ -96,10 +100,10 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> SimpleNamespace:
     from rulax.settings import Learning, Network
 
     environment = SimpleNamespace(observation=jax.ShapeDtypeStruct((3,), jnp.float32), num_actions=2)
-    monkeypatch.setattr("rulax.commands.train.setup.make_trainer", make_trainer)
-    monkeypatch.setattr("rulax.commands.train.setup.make_environment", lambda name, settings: environment)
+    monkeypatch.setattr("rulax.commands.build.make_trainer", make_trainer)
+    monkeypatch.setattr("rulax.commands.build.make_environment", lambda name, settings: environment)
     monkeypatch.setattr(
-        "rulax.commands.train.setup.registered_recipe", lambda name, options: Recipe(None, Learning(streams=2, unroll=5), Network())
+        "rulax.commands.build.registered_recipe", lambda name, options: Recipe(None, Learning(streams=2, unroll=5), Network())
     )
-    monkeypatch.setattr("rulax.commands.train.setup.start_jax", lambda *arguments, **keywords: None)
+    monkeypatch.setattr("rulax.commands.build.start_jax", lambda *arguments, **keywords: None)
     return options

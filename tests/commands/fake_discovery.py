@@ -70,7 +70,7 @@ class FakeDiscoverer:
         }
 
 
-class FakeExam:
+class FakeEvaluation:
     def __init__(self, name: str, *arguments: Any):
         self.name = name
 
@@ -85,8 +85,8 @@ def install(replace: Any) -> SimpleNamespace:
     """Put the fakes in place with `replace(name, value)`; what it gives says how they behave."""
     options = SimpleNamespace(bad=(), on_step=lambda step: None)
     replace("rulax.commands.discover.setup.make_discoverer", lambda *arguments: FakeDiscoverer(*arguments, options))
-    replace("rulax.commands.discover.evaluations.Exam", FakeExam)
-    replace("rulax.commands.discover.evaluations.measure_yardsticks", lambda *arguments: Baselines(0.0, 2.0))
+    replace("rulax.commands.discover.evaluations.Evaluation", FakeEvaluation)
+    replace("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: Baselines(0.0, 2.0))
     return options
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rulax.errors import UserError
-from rulax.records import checkpoint, folder
+from rulax.files import write_atomically
+from rulax.records import checkpoint
 
 
 def state() -> dict:
@@ -29,10 +30,9 @@ def skeleton() -> dict:
 def test_round_trip_is_exact(tmp_path) -> None:
     checkpoint.save(tmp_path / "c", state(), {"loss": np.arange(3.0)}, {"step": 5})
     found = checkpoint.load(tmp_path / "c")
-    assert found.facts == {"step": 5}
-    tensors, pending = checkpoint.split(found.tensors)
-    np.testing.assert_array_equal(pending["loss"], np.arange(3.0))
-    restored = checkpoint.unpack(tensors, skeleton(), tmp_path / "c")
+    assert found.facts["step"] == 5
+    np.testing.assert_array_equal(found.pending["loss"], np.arange(3.0))
+    restored = checkpoint.unpack(found, skeleton(), tmp_path / "c")
     assert jax.tree.structure(restored) == jax.tree.structure(state())
     for one, other in zip(jax.tree.leaves(restored), jax.tree.leaves(state()), strict=True):
         assert one.dtype == other.dtype
@@ -56,13 +56,13 @@ def test_what_does_not_fit_is_named(tmp_path, change, words: str) -> None:
     tensors = checkpoint.pack(state())
     change(tensors)
     with pytest.raises(UserError, match=words):
-        checkpoint.unpack(tensors, skeleton(), tmp_path / "c")
+        checkpoint.unpack(checkpoint.Checkpoint(tensors, {}, {}), skeleton(), tmp_path / "c")
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch) -> None:
-    folder.write_atomically(tmp_path / "f", "old")
+    write_atomically(tmp_path / "f", "old")
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        folder.write_atomically(tmp_path / "f", "new")
+        write_atomically(tmp_path / "f", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
     assert (tmp_path / "f").read_text() == "old"

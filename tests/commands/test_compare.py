@@ -18,11 +18,13 @@ import rulax
 from rulax.commands.cli import main
 from rulax.commands.compare.cells import SCORE, TUNE, CellsProgress, plan
 from rulax.commands.compare.provenance import cell_command, compare_command
-from rulax.commands.compare.run import compare_from, fresh
-from rulax.commands.compare.settings import CompareConfig, build_compare, differing, role_of, roles, settings_of, trials
+from rulax.commands.compare.run import compare_from
+from rulax.commands.compare.settings import CompareConfig, build_compare, role_of, roles, settings_of, trials
+from rulax.commands.compare.setup import fresh
 from rulax.commands.compare.show import Comparison
 from rulax.commands.flags import make_parser, parse
 from rulax.commands.progress import Silent, Status
+from rulax.commands.resume import differences
 from rulax.envs.registry import _ids, list_environments
 from rulax.envs.suites import SUITES
 from rulax.errors import Interrupted, UserError
@@ -66,7 +68,7 @@ def small(fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNames
         bad = fake.bad_at if config.rule == "ppo" else None
         return Biased(config, recipe.learning, bad, fake.on_chunk)
 
-    monkeypatch.setattr("rulax.commands.train.setup.make_trainer", make_trainer)
+    monkeypatch.setattr("rulax.commands.build.make_trainer", make_trainer)
     return fake
 
 
@@ -171,7 +173,7 @@ def test_a_changed_configuration_is_refused_by_its_keys(small, tmp_path: Path, c
     capsys.readouterr()
     assert main(["compare", "--resume", "here", "--seeds", "3", "--steps", "100", "--hidden", "7"]) == 2
     error = capsys.readouterr().err
-    assert "other settings: seeds (2 there, 3 here), hidden (not set there, 7 here); leave them out" in error
+    assert "other settings, which a resumed run keeps: seeds is 2 there and not 3, hidden is not set there and not 7;" in error
     assert main(line) == 2
     assert "already holds a run" in capsys.readouterr().err
     assert main(["train", "--resume", "here"]) == 2
@@ -181,7 +183,7 @@ def test_a_changed_configuration_is_refused_by_its_keys(small, tmp_path: Path, c
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "config.json").write_text("{}")
     assert main(["compare", "--resume", "plain"]) == 2
-    assert "holds no comparison" in capsys.readouterr().err
+    assert "plain holds a training run, not a comparison; go on with it by: rulax train --resume plain" in capsys.readouterr().err
 
 
 def test_tuning_is_fair_and_uses_seeds_of_its_own(small, tmp_path: Path) -> None:
@@ -291,7 +293,7 @@ def test_commands_make_the_same_again() -> None:
     assert len(config.envs) == 1 + len(SUITES["grids"].environments)
     again = from_line(compare_command(config).removeprefix("rulax compare "))
     assert settings_of(again) == settings_of(config)
-    assert differing(again, json.loads(json.dumps(settings_of(config))), set(settings_of(config))) == []
+    assert differences(settings_of(again), json.loads(json.dumps(settings_of(config)))) == ""
     assert from_line("catch --rules ppo --seeds 3 cartpole").envs == ("catch", "cartpole")
     assert from_line("--seeds 3 catch --rules ppo").envs == ("catch",)
     assert from_line("catch --seeds 3 --rules ppo").steps == 500_000
@@ -328,7 +330,7 @@ BAD = [
     ("compare catch", "which rules?"),
     ("compare catch --rules ppo ppo", "rule 'ppo' occurs twice"),
     ("compare catch grids grid/delayed --rules ppo", "environment 'grid/delayed' occurs twice"),
-    ("compare ctach --rules ppo", "unknown environment 'ctach'; did you mean catch"),
+    ("compare ctach --rules ppo", "unknown environment 'ctach'; did you mean 'catch'"),
     ("compare catch --rules ppo pp0", "unknown rule 'pp0'"),
     ("compare catch --rules disco:no_xyz", "'disco' has no ablation 'no_xyz'; did you mean 'no_yz'"),
     ("compare catch --rules ppo:no_value", "only discovered rules have ablations"),
@@ -336,7 +338,7 @@ BAD = [
     ("compare catch --rules ppo --steps 10", "less than one iteration"),
     ("compare catch --rules ppo --tune 1e-4", "--tune expects KEY=A,B,C"),
     ("compare catch --rules ppo --tune lr=1e-4", "needs at least two different values"),
-    ("compare catch --rules ppo --tune colour=1,2", "'colour' is no setting"),
+    ("compare catch --rules ppo --tune colour=1,2", "'colour' is not a setting"),
     ("compare catch --rules ppo --tune lr=a,b", "--tune lr expects a number"),
     ("compare catch --rules ppo --tune lr=-1,1", "learning_rate must be greater than 0"),
     ("compare catch --rules ppo --tune lr=1,2 --learning-rate 3", "learning_rate is set twice"),

@@ -33,7 +33,7 @@ def from_line(line: str) -> CompareConfig:
 def flickering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Every environment is a small one of the host, with the real trainer."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rulax.commands.train.setup.make_environment", lambda name, options: Flicker())
+    monkeypatch.setattr("rulax.commands.build.make_environment", lambda name, options: Flicker())
     monkeypatch.setattr("rulax.commands.compare.cells.UNTRAINED_STEPS", (100, 100))
     monkeypatch.setattr("rulax.report.plot.save_curve", lambda *arguments: None)
     return tmp_path
@@ -73,7 +73,7 @@ def test_what_is_tuned_must_fit_with_all_seeds(flickering: Path, monkeypatch) ->
     """A trial has fewer seeds than what is made of it."""
     asked = []
     monkeypatch.setattr("rulax.learning.host.HostTrainer.reserve", lambda self, seeds=0: asked.append(seeds) or "")
-    monkeypatch.setattr("rulax.commands.compare.run.Driver.open_folder", lambda self: pytest.fail("that is enough"))
+    monkeypatch.setattr("rulax.records.folder.create_new", lambda *names: pytest.fail("that is enough"))
     tuned = {"tune": "lr=1e-3,1e-2", "tune_seeds": 1}
     with pytest.raises(pytest.fail.Exception, match="that is enough"):
         rulax.compare(["Other-v0"], rules=["actor_critic"], seeds=4, steps=100, **SMALL, **tuned)
@@ -107,7 +107,7 @@ def test_a_resumed_comparison_may_change_what_does_not_change_the_result(flicker
     rulax.compare(resume="here", most_restarts=4)
     kept = json.loads(record.read_text())["settings"]
     assert (kept["replay_limit"], kept["most_restarts"], kept["overlap"]) == ("1GiB", 4, "auto")
-    with pytest.raises(UserError, match=r"other settings: overlap \(auto there, off here\)"):
+    with pytest.raises(UserError, match="other settings, which a resumed run keeps: overlap is auto there and not off"):
         rulax.compare(resume="here", overlap="off")
     old = json.loads(record.read_text())
     old["settings"] = {name: value for name, value in old["settings"].items() if name not in HOST}

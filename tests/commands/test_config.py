@@ -7,19 +7,24 @@ import json
 
 import pytest
 
-from rulax.commands.bounds import check_bounds, check_settings, check_train
-from rulax.commands.config import DEFAULT_RULE, BenchTrainConfig, TrainConfig, build, known_keys, load_preset, preset_names
-from rulax.commands.fields import convert, field_docs
-from rulax.commands.flags import flag_name, make_parser, parse
+from rulax.commands.bench.settings import build_bench
+from rulax.commands.cli import COMMANDS
+from rulax.commands.fields import field_docs, field_types, flag_name
+from rulax.commands.flags import make_parser, parse
+from rulax.commands.preset_files import load_preset, preset_names
+from rulax.commands.settings import check_bounds, check_settings, known_keys
+from rulax.commands.train.settings import DEFAULT_RULE, TrainConfig, build_train, check_train
+from rulax.discovery.settings import Discovery
 from rulax.envs.catalogue import adapter_families
 from rulax.errors import UserError, nearest
 from rulax.rules.registry import recommended_steps
 from rulax.settings import Learning, Network
+from rulax.text import convert
 
 
 def flags(line: str) -> TrainConfig:
     parser = make_parser("rulax train", TrainConfig, "")
-    return build(TrainConfig, parse(parser, TrainConfig, line.split()))
+    return build_train(parse(parser, TrainConfig, line.split()))
 
 
 def test_every_setting_is_a_flag_with_help() -> None:
@@ -83,17 +88,17 @@ def test_an_earlier_run_is_a_preset(tmp_path) -> None:
 def test_presets_of_the_package_are_valid() -> None:
     for name, summary in preset_names().items():
         assert summary
-        check_train(build(TrainConfig, {"preset": name, "env": "catch"}))
-        build(BenchTrainConfig, {"preset": name})
+        check_train(build_train({"preset": name, "env": "catch"}))
+        build_bench({"preset": name})
     assert {"demo", "reference-catch", "paper-atari"} <= set(preset_names())
 
 
 def test_a_rule_says_how_long_to_train() -> None:
-    assert build(TrainConfig, {"env": "catch"}).steps == recommended_steps(DEFAULT_RULE)
-    shorter = build(TrainConfig, {"env": "catch", "rule": "disco103"}).steps
-    assert shorter == build(TrainConfig, {"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps("actor_critic")
-    assert build(TrainConfig, {"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
-    assert build(TrainConfig, {"env": "catch", "preset": "paper-atari"}).steps == 200_000_000
+    assert build_train({"env": "catch"}).steps == recommended_steps(DEFAULT_RULE)
+    shorter = build_train({"env": "catch", "rule": "disco103"}).steps
+    assert shorter == build_train({"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps("actor_critic")
+    assert build_train({"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
+    assert build_train({"env": "catch", "preset": "paper-atari"}).steps == 200_000_000
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_bad_presets(tmp_path, content: str, words: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(content)
     with pytest.raises(UserError, match=words):
-        build(TrainConfig, {"preset": str(path)})
+        build_train({"preset": str(path)})
 
 
 def test_a_preset_names_an_environment_or_an_example_of_one(tmp_path) -> None:
@@ -121,10 +126,10 @@ def test_a_preset_names_an_environment_or_an_example_of_one(tmp_path) -> None:
         assert ("env" in values) != ("example" in values), name
         if "example" in values:
             assert values["example"].split("/")[0] in adapter_families()
-            assert build(TrainConfig, {"preset": name}).env == ""  # it is no default
+            assert build_train({"preset": name}).env == ""  # it is no default
     (tmp_path / "mine.yaml").write_text("rule: ppo\n")
     with pytest.raises(UserError, match=r"for example: rulax train ENV --preset .*mine\.yaml"):
-        check_train(build(TrainConfig, {"preset": str(tmp_path / "mine.yaml")}))
+        check_train(build_train({"preset": str(tmp_path / "mine.yaml")}))
 
 
 def test_unknown_preset_names_the_nearest() -> None:
@@ -172,15 +177,25 @@ def test_bad_run(changes: dict) -> None:
         check_bounds(TrainConfig(env="catch", **changes))
 
 
-def test_every_number_has_bounds() -> None:
-    from rulax.commands import bounds as validate
+@pytest.mark.parametrize("cls", [command.config for command in COMMANDS.values()] + [Learning, Network, Discovery])
+def test_every_number_has_bounds(cls: type) -> None:
+    for field in dataclasses.fields(cls):
+        if field_types(cls)[field.name] in (int, float, tuple[int, ...]):
+            assert field.metadata["bounds"], f"{field.name} may be negative: give its field a bound"
 
-    bounded = {name for names in vars(validate).values() if isinstance(names, tuple) for name in names}
-    for part in (TrainConfig, Learning, Network):
-        for name, hint in known_keys(part).items() if part is TrainConfig else vars(part()).items():
-            numeric = hint in (int, float) if isinstance(hint, type) else isinstance(hint, (int, float, tuple))
-            if numeric and not isinstance(hint, bool):
-                assert name in bounded, f"{name} may be negative: add it to a list in run/validate.py"
+
+def test_a_setting_that_was_renamed_is_understood_by_its_old_name(tmp_path, capsys) -> None:
+    assert flags("catch --first-values zero").overrides == {"value_init": "zero"}
+    assert capsys.readouterr().err == "note: --first-values is called --value-init now\n"
+    assert flags("catch --first-values=zero").overrides == {"value_init": "zero"}
+    capsys.readouterr()
+    assert build_train({"env": "catch", "first_values": "zero"}).overrides == {"value_init": "zero"}
+    assert capsys.readouterr().err == "note: the setting first_values is called value_init now\n"
+    (tmp_path / "old.yaml").write_text("env: catch\nfirst_values: zero\n")
+    assert build_train({"preset": str(tmp_path / "old.yaml")}).overrides == {"value_init": "zero"}
+    assert capsys.readouterr().err == ""  # files are read silently
+    with pytest.raises(UserError, match="value_init expects one of drawn, zero"):
+        build_train({"env": "catch", "first_values": "one"})
 
 
 def test_words_of_other_libraries() -> None:
@@ -194,13 +209,13 @@ def test_words_of_other_libraries() -> None:
 )
 def test_presets_of_the_paper_stack_frames_as_it_does(preset, env, frames):
     given = {"preset": f"paper-{preset}"} | ({"env": env} if env else {})
-    assert build(TrainConfig, given).env_options["stack"] == frames
+    assert build_train(given).env_options["stack"] == frames
 
 
 @pytest.mark.parametrize("preset", ["paper-procgen", "paper-procgen-mini"])
 def test_procgen_is_trained_on_the_papers_500_levels(preset):
-    assert build(TrainConfig, {"preset": preset, "env": "envpool/BigfishHard-v0"}).env_options["num_levels"] == 500
+    assert build_train({"preset": preset, "env": "envpool/BigfishHard-v0"}).env_options["num_levels"] == 500
 
 
 def test_nethack_is_the_challenge_whose_scores_the_paper_reports():
-    assert build(TrainConfig, {"preset": "paper-nethack"}).env == "nethack/NetHackChallenge-v0"
+    assert build_train({"preset": "paper-nethack"}).env == "nethack/NetHackChallenge-v0"

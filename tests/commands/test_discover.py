@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 import rulax
-from rulax.commands.bounds import check_bounds
+from rulax.commands.build import make_recipe, read_spec, split_specs
 from rulax.commands.cli import main
-from rulax.commands.config import preset_names
-from rulax.commands.discover.settings import DiscoverConfig, build_discover, read_family, split_families
+from rulax.commands.discover.settings import DiscoverConfig, build_discover
 from rulax.commands.discover.setup import make_families
-from rulax.commands.train.setup import make_recipe
+from rulax.commands.preset_files import preset_names
+from rulax.commands.settings import check_bounds
 from rulax.records import checkpoint
 from rulax.records.rows import read_rows
 from rulax.rules.pretrained import load_rule
@@ -36,7 +36,7 @@ LINE += ["--steps", "25", "--evaluate-every", "10", "--quiet"]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("rulax.commands.discover.setup.start_jax", lambda *arguments: None)
+    monkeypatch.setattr("rulax.commands.build.start_jax", lambda *arguments: None)
     return install(monkeypatch.setattr)
 
 
@@ -49,10 +49,11 @@ def assert_same_run(one: Path, other: Path) -> None:
     for name in ("rule.safetensors", "last.safetensors"):
         jax.tree.map(np.testing.assert_array_equal, load_rule(one / name).params, load_rule(other / name).params)
     ours, theirs = (checkpoint.load(folder / "checkpoint.safetensors") for folder in (one, other))
-    assert ours.tensors.keys() == theirs.tensors.keys()
-    for name in ours.tensors:
-        np.testing.assert_array_equal(ours.tensors[name], theirs.tensors[name], err_msg=name)
-    assert ours.facts["books"]["best"] == theirs.facts["books"]["best"]
+    assert ours.state.keys() == theirs.state.keys()
+    for name in ours.state:
+        np.testing.assert_array_equal(ours.state[name], theirs.state[name], err_msg=name)
+    np.testing.assert_equal(ours.pending, theirs.pending)
+    assert ours.facts["best"] == theirs.facts["best"]
 
 
 # -- configuration -------------------------------------------------------------------------------------------------------------
@@ -60,13 +61,13 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 def test_families_keep_their_options() -> None:
     parts = ("catch:rows=5", "columns=5,grid/delayed", "bandit/bernoulli:arms=3")
-    assert split_families(parts) == ["catch:rows=5,columns=5", "grid/delayed", "bandit/bernoulli:arms=3"]
-    assert split_families(("grid/x:size=(5,7),limit=3,catch",)) == ["grid/x:size=(5,7),limit=3", "catch"]
-    assert read_family("grid/x:size=(5,7),limit=3") == ("grid/x:size=(5,7),limit=3", "grid/x", {"size": (5, 7), "limit": 3})
+    assert split_specs(parts) == ("catch:rows=5,columns=5", "grid/delayed", "bandit/bernoulli:arms=3")
+    assert split_specs(("grid/x:size=(5,7),limit=3,catch",)) == ("grid/x:size=(5,7),limit=3", "catch")
+    assert read_spec("grid/x:size=(5,7),limit=3") == ("grid/x:size=(5,7),limit=3", "grid/x", {"size": (5, 7), "limit": 3})
     nested = "grid/x:kinds=[[1,0,0,1],[-1,1,0,2]],height=5"
-    assert split_families((f"{nested},catch",)) == [nested, "catch"]
-    assert read_family(nested).options == {"kinds": [[1, 0, 0, 1], [-1, 1, 0, 2]], "height": 5}
-    assert read_family("package:Thing-v0").env == "package:Thing-v0"
+    assert split_specs((f"{nested},catch",)) == (nested, "catch")
+    assert read_spec(nested).options == {"kinds": [[1, 0, 0, 1], [-1, 1, 0, 2]], "height": 5}
+    assert read_spec("package:Thing-v0").env == "package:Thing-v0"
 
 
 @pytest.mark.parametrize("suite", preset_names(suites=True))
@@ -103,7 +104,7 @@ BAD = [
     ("discover CartPole-v1", "environments that JAX can compile"),
     ("discover point", "an action is 2 choices at once, which discover does not support"),
     ("discover catch:rowz=5", "has no option 'rowz'"),
-    ("discover grids --init ppo", "written by people"),
+    ("discover grids --init ppo", "is hand-designed"),
     ("discover grids --init nowhere.safetensors", "cannot be read"),
     ("discover grids --rule-options hiden=3", "has no option 'hiden'"),
     ("discover grids --lifetimes 0", "lifetimes must be at least 1"),
@@ -184,7 +185,7 @@ def test_killed_and_resumed_is_uninterrupted(fake: Any, tmp_path: Path) -> None:
         time.sleep(0.02)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    assert checkpoint.load(folder / "checkpoint.safetensors").facts["books"]["step"] == 10  # rows 11 to 13 will be rewritten
+    assert checkpoint.load(folder / "checkpoint.safetensors").facts["step"] == 10  # rows 11 to 13 will be rewritten
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "meta", "st')  # as a kill in the middle of a line leaves it
     assert main(["discover", "--resume", str(folder), "--quiet"]) == 0
@@ -221,7 +222,7 @@ def test_bad_meta_gradients_are_counted_and_at_last_stop_the_run(fake: Any, tmp_
     assert main([*LINE, "--out", "there", "--most-bad", "1"]) == 2
     error = capsys.readouterr().err
     assert "discovery stopped at meta-step 12: 2 meta-gradients were not finite numbers" in error
-    assert checkpoint.load(tmp_path / "there" / "checkpoint.safetensors").facts["books"]["step"] == 10
+    assert checkpoint.load(tmp_path / "there" / "checkpoint.safetensors").facts["step"] == 10
     assert main(["discover", "--resume", "there", "--most-bad", "5"]) == 0
     assert_same_run(tmp_path / "here", tmp_path / "there")
 

@@ -30,7 +30,7 @@ from rulax.errors import UserError
 from rulax.records import checkpoint
 from rulax.records.rows import read_rows
 from rulax.rules.registry import make_rule
-from tests.commands.fake_discovery import TINY, FakeExam
+from tests.commands.fake_discovery import TINY, FakeEvaluation
 from tests.commands.test_discover import assert_same_run
 
 SIZES = [f"{name}={value}" for name, value in TINY.items()] + ["value=false", "next_policy=false", "lifetime=false"]
@@ -140,8 +140,8 @@ def test_the_state_of_discovery_survives_a_checkpoint(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         discover_setup, "make_discoverer", lambda *a: made.setdefault("it", None) or made.update(it=real(*a)) or made["it"]
     )
-    monkeypatch.setattr("rulax.commands.discover.evaluations.Exam", FakeExam)
-    monkeypatch.setattr("rulax.commands.discover.evaluations.measure_yardsticks", lambda *arguments: Baselines(0.0, 2.0))
+    monkeypatch.setattr("rulax.commands.discover.evaluations.Evaluation", FakeEvaluation)
+    monkeypatch.setattr("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: Baselines(0.0, 2.0))
     line = [*LINE, "--estimator", "evolution", "--pairs", "1"]
     assert main([*line, "--out", "whole"]) == 0
     discoverer = made["it"]

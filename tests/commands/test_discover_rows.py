@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rulax.commands.discover.rows import Gatherer, flatten
+from rulax.commands.discover.rows import as_iteration, flatten, make_row
+from rulax.records.rows import Recorder
 
 ONE = {
     "episodes": np.array([2, 1]),
@@ -43,9 +44,9 @@ def test_families_are_kept_apart_where_it_matters():
 
 
 def test_a_row_is_a_mean_over_its_meta_steps():
-    gatherer = Gatherer(window=2)
-    assert gatherer.add({"a": ONE, "": OPTIMISER}, 1, 1.0, last=False) == []
-    (row,) = gatherer.add({"a": OTHER, "": OPTIMISER}, 2, 2.0, last=False)
+    recorder = Recorder(window=2, steps_per_iteration=1, row_of=make_row)
+    assert recorder.add(as_iteration({"a": ONE, "": OPTIMISER}), 1.0) == []
+    (row,) = recorder.add(as_iteration({"a": OTHER, "": OPTIMISER}), 2.0)
     assert row["outer_loss/a"] == 6.0
     assert row["meta_gradient_norm/a"] == pytest.approx(2.75)
     assert row["return/a"] == pytest.approx(8 / 6)

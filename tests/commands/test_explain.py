@@ -12,9 +12,10 @@ import jax
 import pytest
 
 from rulax.commands.cli import main
+from rulax.commands.driver import drive
 from rulax.commands.explain import analyses as explain_study
 from rulax.commands.explain.analyses import choose_moments
-from rulax.commands.explain.run import Driver
+from rulax.commands.explain.run import ExplainJob
 from rulax.commands.explain.settings import ExplainConfig
 from rulax.commands.progress import Silent
 from rulax.evaluation.explain import record
@@ -187,7 +188,7 @@ def test_what_was_found_is_on_disk_before_the_next_phase_begins(tmp_path: Path) 
     first = {"life": {"steps": [1], "returns": [2.0]}}
     study.phases = lambda: [("one", lambda report: study.found.update(first), 1.0), ("two", second, 1.0)]
     with pytest.raises(Lost):
-        Driver(study, tmp_path, Silent(), SimpleNamespace(requested=False)).drive()
+        drive(ExplainJob(study, tmp_path), Silent(), SimpleNamespace(requested=False))
     assert json.loads((tmp_path / "explain.json").read_text())["finished"] is False
 
 

@@ -9,9 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from rulax.commands.bounds import override
-from rulax.commands.config import TrainConfig, build, preset_names
 from rulax.commands.discover.settings import build_discover
+from rulax.commands.preset_files import preset_names
+from rulax.commands.settings import override
+from rulax.commands.train.settings import build_train
 from rulax.commands.train.setup import prepare
 from rulax.discovery.settings import Discovery
 from rulax.envs.actions import one_of
@@ -67,12 +68,12 @@ def environment(name, options):
 
 def shrunken(name):
     """The preset as a configuration, with everything that is a size made small; and the options of its environment."""
-    preset = build(TrainConfig, {"preset": name})
+    preset = build_train({"preset": name})
     own = preset.overrides
     small = {key: [4] * len(own[key]) for key in ("channels", "hidden", "action_hidden") if key in own}
     small |= {"batch": 4, "warmup": 4} if own.get("replay") else {"batch": STREAMS}
     small |= {key: min(2, own[key]) for key in ("minibatches", "warmup_updates") if key in own}
-    return build(TrainConfig, {"preset": name, "env": name, "steps": 4 * STREAMS * UNROLL, **SIZES, **small}), preset.env_options
+    return build_train({"preset": name, "env": name, "steps": 4 * STREAMS * UNROLL, **SIZES, **small}), preset.env_options
 
 
 def learned(trainer, state):
@@ -88,8 +89,8 @@ def learned(trainer, state):
 
 
 def test_a_preset_named_after_disco103s_evaluation_trains_disco103():
-    assert build(TrainConfig, {"preset": "reference-catch"}).rule == "disco103"
-    assert build(TrainConfig, {"preset": "reference-catch", "rule": "ppo"}).rule == "ppo"
+    assert build_train({"preset": "reference-catch"}).rule == "disco103"
+    assert build_train({"preset": "reference-catch", "rule": "ppo"}).rule == "ppo"
 
 
 def test_the_suite_of_the_notebook_has_its_numbers():

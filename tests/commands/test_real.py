@@ -19,10 +19,10 @@ from safetensors.numpy import load_file
 
 import rulax
 from rulax.commands.bench.references import reference_cpu_seconds, reference_flops
+from rulax.commands.bench.settings import build_bench
 from rulax.commands.bench.train import against_reference
+from rulax.commands.build import make_recipe
 from rulax.commands.cli import main
-from rulax.commands.config import BenchTrainConfig, build
-from rulax.commands.train.setup import make_recipe
 from rulax.envs.catch import Catch
 from rulax.envs.wrappers import MoreActions
 from rulax.records.rows import read_rows
@@ -172,7 +172,7 @@ def test_more_actions_do_what_the_last_one_does() -> None:
 
 def test_only_the_recorded_setting_is_compared_with_the_reference() -> None:
     catch = Catch(rows=8, columns=8)
-    config = build(BenchTrainConfig, {"rule": "disco", "preset": "reference-catch"})
+    config = build_bench({"rule": "disco", "preset": "reference-catch"})
     recipe = make_recipe("disco", {}, config.overrides)
     assert against_reference(config, recipe, catch, 0.57, 1.0)["times_reference_speed"] == 1
     assert against_reference(config, make_recipe("disco", {}, {}), catch, 0.57, 1.0) == {}, "as recommended, it is smaller"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rulax.commands.cli import main
-from rulax.commands.runs import list_runs
+from rulax.commands.listing.runs import list_runs
 from rulax.records.rows import read_lines, read_rows
 
 

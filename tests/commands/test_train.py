@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -18,8 +17,10 @@ import rulax
 from rulax.commands.cli import main
 from rulax.commands.train.result import load
 from rulax.commands.train.setup import FIXES_THE_RESULT
+from rulax.envs.base import HostEnvironment
 from rulax.errors import Interrupted
 from rulax.records import folder as folders
+from rulax.records.provenance import fingerprint
 from rulax.records.rows import Recorder, read_rows
 from tests.commands.conftest import FakeTrainer
 
@@ -204,7 +205,7 @@ def test_a_folder_from_before_a_setting_existed_can_go_on(fake, tmp_path: Path) 
     assert record["learning"].pop("reward_scale") == 1
     assert record["network"].pop("value_init") == "drawn"
     fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
-    assert folders.fingerprint([fixed, record["learning"], record["network"]]) == record["fingerprint"], "as it was made then"
+    assert fingerprint([fixed, record["learning"], record["network"]]) == record["fingerprint"], "as it was made then"
     path.write_text(json.dumps(record))
     assert main(["train", "--resume", "parts", "--quiet"]) == 0
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
@@ -215,18 +216,31 @@ def test_a_finished_run_says_how_to_train_on(fake, capsys) -> None:
 
     train("here")
     assert main(["train", "--resume", "here"]) == 2
-    assert "here is finished, after 2350 steps; --steps N with a larger N trains on" in capsys.readouterr().err
+    assert "here is finished, after 2350 steps; a larger --steps N goes on" in capsys.readouterr().err
     assert rulax.train(resume="here", steps=3000, quiet=True).steps[-1] == 3000
-    with pytest.raises(ValueError, match="env cannot be given"):
-        rulax.train("catch", resume="here")
+    assert rulax.train("catch", resume="here", steps=3100, quiet=True).finished  # its own settings may be repeated
+    sentence = "made with other settings, which a resumed run keeps: env is catch there and not cartpole; only --steps, --platform"
+    with pytest.raises(ValueError, match=sentence):
+        rulax.train("cartpole", resume="here")
+    with pytest.raises(ValueError, match="preset cannot be given with --resume; only --steps, "):
+        rulax.train(preset="demo", resume="here")
+
+
+class Own(HostEnvironment):
+    """An environment of the user's own, which nothing is done with."""
+
+    num_actions, observation = 2, jax.ShapeDtypeStruct((3,), np.float32)
+
+    def open(self, num_streams: int):
+        raise NotImplementedError
 
 
 def test_objects_of_the_users_own(fake, capsys) -> None:
     import rulax
 
-    world = SimpleNamespace(observation=jax.ShapeDtypeStruct((3,), np.float32), num_actions=2, step=None)
+    world = Own()
     fake.on_chunk = lambda count: os.kill(os.getpid(), signal.SIGINT) if count == 9 else None
-    with pytest.raises(Interrupted, match=r"rulax.train\(env=<SimpleNamespace>, resume='here'\)"):
+    with pytest.raises(Interrupted, match=r"rulax.train\(env=<Own>, resume='here'\)"):
         rulax.train(world, steps=2000, quiet=True, out="here")
     fake.on_chunk = None
     assert main(["train", "--resume", "here"]) == 2

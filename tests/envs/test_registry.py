@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rulax.envs
-from rulax.commands.listing import envs_command
+from rulax.commands.listing.names import envs_command
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
 from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
@@ -26,7 +26,7 @@ def test_listing_does_not_import_jax():
 
 def test_listing_families_imports_no_package_of_theirs():
     code = (
-        "import sys; from rulax.commands.listing import envs_command; from rulax.envs.catalogue import adapter_families; "
+        "import sys; from rulax.commands.listing.names import envs_command; from rulax.envs.catalogue import adapter_families; "
         "envs_command({}); "
         "heavy = {'jax', 'numpy', *(family.package for family in adapter_families().values())} & set(sys.modules); "
         "assert not heavy, heavy"
@@ -76,14 +76,14 @@ def test_options_are_read_by_the_kind_of_their_default():
     kinds = make("grid/random-small", kinds=[[1, 0, 0.1, 1], [-1, 1, 0, 1]]).environment.kinds
     assert kinds == ((1.0, 0.0, 0.1, 1), (-1.0, 1.0, 0.0, 1))
     for options in ({"rows": 5.5}, {"rows": "abc"}, {"rows": True}, {"rows": None}):
-        with pytest.raises(ValueError, match="'catch': rows must be a whole number, not"):
+        with pytest.raises(ValueError, match="'catch': rows expects a whole number"):
             make("catch", **options)
-    with pytest.raises(ValueError, match="slip must be a number, not 'x'"):
+    with pytest.raises(ValueError, match="slip expects a number, not 'x'"):
         make("grid/random-small", slip="x")
 
 
 def test_an_unknown_option_names_the_nearest():
-    with pytest.raises(ValueError, match="'catch' has no option 'row'; did you mean rows"):
+    with pytest.raises(ValueError, match="'catch' has no option 'row'; did you mean 'rows'"):
         make("catch", row=8)
     with pytest.raises(ValueError, match="'catch' has no option 'limit'"):
         make("catch", limit=8)
@@ -104,7 +104,7 @@ def test_an_unknown_option_names_the_nearest():
     ],
 )
 def test_an_unknown_name_suggests_near_ones(name, near):
-    with pytest.raises(UnknownEnvironment, match=f"unknown environment '{name}'; did you mean .*{near}"):
+    with pytest.raises(UnknownEnvironment, match=f"unknown environment '{name}'; did you mean .*'{near}"):
         make(name)
 
 
@@ -143,7 +143,7 @@ def test_what_an_atari_game_is_called_does_not_depend_on_who_imported_ale_py(mon
     """Once it is imported, Gymnasium knows ALE/Pong-v5: a name that was refused before would train, on other observations."""
     pytest.importorskip("ale_py")
     for name in ("ALE/Pong-v5", "PongNoFrameskip-v4", "Pong-v4", "Pong", "gymnasium/ALE/Pong-v5"):
-        with pytest.raises(UnknownEnvironment, match="did you mean atari/Pong"):
+        with pytest.raises(UnknownEnvironment, match="did you mean 'atari/Pong'"):
             make(name)
     assert make("ale_py:ALE/Pong-v5").observation.shape == (210, 160, 3)
 
@@ -165,7 +165,7 @@ def test_names_without_a_library_are_ours_or_gymnasiums():
 
 def test_without_extras_our_names_are_still_suggested(monkeypatch):
     hide(monkeypatch, "gymnax", "gymnasium")
-    with pytest.raises(UnknownEnvironment, match=r"did you mean cartpole.*pip install 'rulax\[gymnax,gymnasium\]'"):
+    with pytest.raises(UnknownEnvironment, match=r"did you mean 'cartpole'.*pip install 'rulax\[gymnax,gymnasium\]'"):
         make("CartPole-v1")
 
 
@@ -199,7 +199,7 @@ def test_gymnax_names_go_to_its_adapter(monkeypatch):
     assert make("gymnax/CartPole-v1", a=1) == ("CartPole-v1", {"a": 1})
     assert make("gymnax/Catch-bsuite") == ("Catch-bsuite", {})
     monkeypatch.setattr(registry, "_ids", lambda adapter: ["CartPole-v1"] if adapter == "gymnax" else [])
-    with pytest.raises(UnknownEnvironment, match="did you mean gymnax/CartPole-v1"):
+    with pytest.raises(UnknownEnvironment, match="did you mean 'gymnax/CartPole-v1'"):
         make("gymnax/CartPol-v1")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import rulax
 from rulax.agents import make_agent
-from rulax.commands.agent import AgentHandle
+from rulax.commands.train.agent import AgentHandle
 from rulax.discovery.evaluate import frozen
 from rulax.envs.registry import make
 from rulax.envs.wrappers import Wrapped

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rulax.commands.bounds import override
 from rulax.commands.discover.settings import build_discover
+from rulax.commands.settings import override
 from rulax.discovery.critic import Critic, CriticState, critic_optimiser, improve, judge, start_critic
 from rulax.discovery.memory import Updated, Updates
 from rulax.discovery.outer_loss import outer_loss, penalties, predict_along

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from rulax.commands.explain.analyses import plain
 from rulax.commands.explain.run import without_nan
 from rulax.evaluation.explain.record import Observed, Snapshot, number_episodes
 from rulax.evaluation.explain.trajectory import scene, weights
+from rulax.files import jsonable
 from rulax.metanet.sizes import Constants, Sizes
 from rulax.report.explain import write_explain_page
 from rulax.rules.disco import disco
@@ -44,7 +44,7 @@ def explanation(folder: Path, sizes: Sizes) -> Path:
         "sizes": vars(sizes),
         "record": record,
         "cost": {"seconds": 1.0, "cpu_seconds": 1.0, "phases": {}},
-        "scenes": [plain(one) for one in scenes],
+        "scenes": [jsonable(one) for one in scenes],
         "weights": weights(network, sizes, Constants()),
     }
     (folder / "explain.json").write_text(json.dumps(without_nan(found)))

@@ -118,10 +118,10 @@ def test_many_lives_at_once():
 
 @pytest.mark.parametrize("name", ["atari", "crafter", "dmlab", "nethack", "procgen", "sokoban"])
 def test_the_papers_settings_can_be_run(name):
-    from rulax.commands.bounds import check_settings, check_train, override
-    from rulax.commands.config import TrainConfig, build
+    from rulax.commands.settings import check_settings, override
+    from rulax.commands.train.settings import build_train, check_train
 
-    config = build(TrainConfig, {"preset": f"paper-{name}", "env": "catch"})
+    config = build_train({"preset": f"paper-{name}", "env": "catch"})
     check_train(config)
     learning = override(LEARNING, config.overrides)
     check_settings(learning, override(NETWORK, config.overrides))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rulax.commands.config import DEFAULT_RULE
+from rulax.commands.train.settings import DEFAULT_RULE
 from rulax.rules.pretrained import load_rule, path_of
 from rulax.rules.registry import EMBEDDED, RULES, STORED, make_rule
 

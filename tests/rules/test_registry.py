@@ -61,7 +61,7 @@ def test_options_are_read_by_the_kind_of_their_default():
         {"cut_traces": 3},
     ):
         (name,) = options
-        with pytest.raises(ValueError, match=f"rule 'q_learning': {name}.* must "):
+        with pytest.raises(ValueError, match=f"rule 'q_learning': {name}.* (must|expects) "):
             make_rule("q_learning", **options)
     with pytest.raises(ValueError, match="rule 'disco': trace must lie between 0 and 1"):
         make_rule("disco", trace=2)

@@ -2,53 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import statistics
 import time
-from typing import Any, Literal
+from typing import Any
 
 from rulax.commands.bench.references import REFERENCE_META_STEPS, matmul_peak
+from rulax.commands.bench.settings import BenchDiscoverConfig
 from rulax.commands.bench.train import peak_memory
-from rulax.commands.config import build, setting
-from rulax.commands.train.setup import make_environment, make_recipe, start_jax
-from rulax.errors import UserError
+from rulax.commands.build import make_environment, make_recipe, read_spec, start_jax
+from rulax.commands.discover.settings import build_discover
+from rulax.commands.settings import assemble, check_bounds, override, read_values
+from rulax.discovery.settings import Discovery
 
 SUITE = "catch-notebook"
 LEAST_STEPS = 3  # of which the median is taken
 
 
-@dataclasses.dataclass(frozen=True)
-class BenchDiscoverConfig:
-    """Measure how fast discovery is: meta-steps per second, compile time, memory."""
-
-    agents: int = setting(2, "what to measure")
-    """Agents."""
-    inner: int = setting(2, "what to measure")
-    """Updates through which one meta-gradient reaches."""
-    memory: Literal["plain", "mixed", "remat", "both", "segments"] = setting("plain", "what to measure")
-    """What the meta-gradient stores, see `rulax discover --help`."""
-    agents_at_once: int = setting(0, "what to measure")
-    """Agents that are differentiated at the same time; 0 means all."""
-    compile_only: bool = setting(False, "what to measure")
-    """Compile and say what it takes, without a meta-step: where memory would not do."""
-    seconds: float = setting(20.0, "run")
-    """How long to measure, after compiling and a first meta-step."""
-    platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run")
-    """Where to compute; auto takes an accelerator if there is one."""
-    json: bool = setting(False, "run")
-    """Print one JSON object instead of a table."""
-
-
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    config = build(BenchDiscoverConfig, values)
-    for name in ("agents", "inner", "seconds"):
-        if getattr(config, name) <= 0:
-            raise UserError(f"{name} must be more than 0, not {getattr(config, name)}")
-    if config.agents_at_once < 0:
-        raise UserError(f"agents_at_once must be 0 (all) or more, not {config.agents_at_once}")
+    config = assemble(BenchDiscoverConfig, read_values(BenchDiscoverConfig, values))
+    check_bounds(config)
     result = measure(config)
     if config.json:
         print(json.dumps(result))
@@ -84,17 +59,15 @@ def measure(config: BenchDiscoverConfig) -> dict[str, Any]:
 
 def make_discoverer(config: BenchDiscoverConfig) -> Any:
     """Discovery of a random rule of Disco103's sizes in the notebook's setting."""
-    from rulax.commands.bounds import override
-    from rulax.commands.discover.settings import build_discover, read_family
     from rulax.discovery.discover import Discoverer
     from rulax.discovery.population import Family
-    from rulax.discovery.settings import Discovery
 
     asked = {"agents": config.agents, "window": config.inner, "memory": config.memory, "agents_at_once": config.agents_at_once}
     suite = build_discover({"suite": SUITE, **asked})
-    (spec,) = (read_family(text) for text in suite.envs)
+    (spec,) = (read_spec(text) for text in suite.envs)
     recipe = make_recipe("disco", {}, suite.overrides)
-    family = Family(spec.name, make_environment(spec.env, spec.options), recipe, override(Discovery(), suite.overrides))
+    environment: Any = make_environment(spec.env, spec.options)
+    family = Family(spec.name, environment, recipe, override(Discovery(), suite.overrides))
     return Discoverer([family], suite.steps)
 
 

@@ -9,21 +9,19 @@ import time
 from typing import Any
 
 from rulax.commands.bench.references import REFERENCE_RSS_MB, matmul_peak, reference_cpu_seconds
-from rulax.commands.bounds import check_bounds
-from rulax.commands.config import BenchTrainConfig, TrainConfig, build
-from rulax.commands.train.setup import make_environment, make_recipe, make_trainer, start_jax, user_errors
+from rulax.commands.bench.settings import REFERENCE, BenchTrainConfig, build_bench
+from rulax.commands.build import make_environment, make_recipe, make_trainer, start_jax, user_errors
+from rulax.commands.settings import check_bounds
+from rulax.commands.train.settings import TrainConfig
 from rulax.errors import UserError
 
-OWN_SETTINGS = ("actor_critic", "ppo")  # timed as they are recommended; other rules in the setting of the reference
 MANY_ITERATIONS = 10**7  # more than any benchmark makes, so that the budget never ends it
 WARM_UP_CHUNKS = 4  # the trainer finds its chunk length in a few chunks
 
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    config = build(BenchTrainConfig, values)
-    if not config.preset and config.rule not in OWN_SETTINGS:
-        config = build(BenchTrainConfig, {**values, "preset": "reference-catch"})
+    config = build_bench(values)
     result = measure(config)
     if config.json:
         print(json.dumps(result))
@@ -93,10 +91,10 @@ def widen(environment: Any, actions: int) -> Any:
 
 
 def against_reference(config: BenchTrainConfig, recipe: Any, environment: Any, cpu: float, memory: float) -> dict[str, float]:
-    """How this compares with DeepMind's reference, where the setting is the one that was recorded; else nothing."""
+    """The comparison with DeepMind's reference, if the setting is the one that was recorded; else nothing."""
     if config.rule not in ("disco", "disco103"):
         return {}
-    recorded = make_recipe(config.rule, {}, build(BenchTrainConfig, {"preset": "reference-catch"}).overrides)
+    recorded = make_recipe(config.rule, {}, build_bench({"preset": REFERENCE}).overrides)
     same = (recipe.learning, recipe.network) == (recorded.learning, recorded.network)
     if not same or config.rule_options or (config.env or "catch") != "catch" or environment.observation.shape[:2] != (8, 8):
         return {}

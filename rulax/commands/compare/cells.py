@@ -7,22 +7,31 @@ are finished, what they cost, and one view of their progress.
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rulax.commands import build
+from rulax.commands.build import read_spec
 from rulax.commands.compare.settings import CompareConfig, on_host, trials
-from rulax.commands.config import HOST_MAY_CHANGE, HostLoop, TrainConfig
-from rulax.commands.discover.settings import read_family
+from rulax.commands.driver import Clock
+from rulax.commands.fields import changeable
 from rulax.commands.progress import Shown, Silent, Status
+from rulax.commands.settings import HostLoop
+from rulax.commands.signals import StopRequest
+from rulax.commands.train import run as train
 from rulax.commands.train.result import Run, load
-from rulax.commands.train.setup import Prepared, make_recipe, prepare
+from rulax.commands.train.settings import TrainConfig
+from rulax.commands.train.setup import Prepared, prepare
+from rulax.discovery.evaluate import frozen
 from rulax.envs.base import EnvironmentFailed
 from rulax.errors import TrainingStopped, UserError
+from rulax.files import read_json, write_json
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer
 from rulax.records import folder as folders
+from rulax.settings import Network
 
 SCORE, TUNE, UNTRAINED = "cells", "tuning", "untrained"  # what a cell is for, and the folder that it is in
 TUNING_SEED = 1_000_003  # added to the seed of the comparison: trials and scores share no randomness
@@ -95,7 +104,7 @@ def make_cell(
     trial: int = -1,
 ) -> Cell:
     """One cell, with the configuration that `rulax train` would have."""
-    family = read_family(env)
+    family = read_spec(env)
     name = "-".join([f"{number + 1:02d}", *([f"trial{trial + 1}"] if purpose == TUNE else []), folders.short_name(env)])
     name += f"-{folders.short_name(rule)}" if rule else ""
     budget = {
@@ -125,12 +134,9 @@ def make_cell(
 
 def untrained_recipe(config: CompareConfig) -> Any:
     """Agents of the default rule that never learn, in few streams, so that also long episodes end."""
-    from rulax.discovery.evaluate import frozen
-    from rulax.settings import Network
-
     network = {field.name for field in dataclasses.fields(Network)}
     overrides = {name: value for name, value in config.overrides.items() if name in network}
-    return frozen(make_recipe("actor_critic", {}, overrides | {"streams": UNTRAINED_STREAMS}))
+    return frozen(build.make_recipe("actor_critic", {}, overrides | {"streams": UNTRAINED_STREAMS}))
 
 
 # -- what has become of a cell ---------------------------------------------------------------------------------------------------
@@ -148,22 +154,20 @@ def finished(cell: Cell) -> bool:
 
 def failure(cell: Cell) -> str | None:
     """Why a cell could not be trained to its end, if so; an environment that failed too often may be allowed more by now."""
-    path = cell.folder / FAILED
-    if not path.exists():
+    facts = read_json(cell.folder / FAILED)
+    if not facts:
         return None
-    facts = json.loads(path.read_text())
     return None if cell.config.most_restarts > facts.get("most_restarts", cell.config.most_restarts) else facts["reason"]
 
 
 def cost_of(cell: Cell) -> Cost:
     """What it has cost so far."""
-    path = cell.folder / COST
-    return Cost(**json.loads(path.read_text())) if path.exists() else Cost()
+    return Cost(**read_json(cell.folder / COST))
 
 
 @contextmanager
 def named(cell: Cell) -> Iterator[None]:
-    """Of many cells, a mistake should say whose it is."""
+    """Around work on one of many cells, so that an error names it."""
     try:
         yield
     except UserError as error:
@@ -174,34 +178,31 @@ def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
     """Build it, which finds every mistake."""
     if cell.purpose != UNTRAINED:
         return prepare(cell.config)
-    from rulax.learning.train import COMPILE_FAST
-
     prepared = prepare(cell.config, recipe=untrained_recipe(config))
-    prepared.trainer.compile_options = COMPILE_FAST
+    if isinstance(prepared.trainer, CompiledTrainer):
+        prepared.trainer.compile_options = COMPILE_FAST
     return prepared
 
 
-def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, progress: Silent) -> None:
+def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, progress: Silent, stop: StopRequest) -> None:
     """Train a cell to its end, from its checkpoint if it has one. An agent that breaks ends its cell, not the comparison."""
-    from rulax.commands.train import run as train
-
-    before, began, cpu = cost_of(cell), time.monotonic(), time.process_time()
+    clock = Clock(**cost_of(cell)._asdict())
     (cell.folder / FAILED).unlink(missing_ok=True)
     try:
         if begun(cell):
-            changes = {name: getattr(cell.config, name) for name in HOST_MAY_CHANGE}
-            values = {"resume": str(cell.folder), "quiet": True, **changes}
-            train.resume(values, recipe=untrained_recipe(config) if cell.purpose == UNTRAINED else None, progress=progress)
+            values = {"resume": str(cell.folder), "quiet": True}
+            values |= {name: getattr(cell.config, name) for name in changeable(HostLoop)}
+            recipe = untrained_recipe(config) if cell.purpose == UNTRAINED else None
+            train.resume(values, recipe=recipe, progress=progress, stop=stop)
         else:
-            train.begin(prepared or prepare_cell(cell, config), progress)
+            train.begin(prepared or prepare_cell(cell, config), progress, stop=stop)
     except TrainingStopped as error:
         folders.create(cell.folder)  # an environment that cannot even be started leaves none
         limit = {"most_restarts": cell.config.most_restarts} if isinstance(error.__cause__, EnvironmentFailed) else {}
-        folders.write_json(cell.folder / FAILED, {"reason": str(error), **limit})
+        write_json(cell.folder / FAILED, {"reason": str(error), **limit})
     finally:
         if cell.folder.exists():
-            spent = Cost(before.seconds + time.monotonic() - began, before.cpu_seconds + time.process_time() - cpu)
-            folders.write_json(cell.folder / COST, spent._asdict())
+            write_json(cell.folder / COST, Cost(clock.seconds, clock.cpu_seconds)._asdict())
 
 
 def read_cell(cell: Cell) -> Run | None:
@@ -213,10 +214,10 @@ def read_cell(cell: Cell) -> Run | None:
 
 
 class CellsProgress(Silent):
-    """What a cell reports, shown as a part of the whole. `stop` of a cell does not close the bar; `close` does."""
+    """What a cell reports, shown as a part of the whole; the end of a cell does not close the bar."""
 
     def __init__(self, shown: Silent, cells: list[Cell]):
-        self.shown, self.cells, self.current, self.began = shown, cells, 0, False
+        self.shown, self.cells, self.current = shown, cells, 0
         self.rates: dict[str, tuple[float, int]] = {}  # by rule: seconds and work of the cells that are done
         self.since = 0.0
 
@@ -231,12 +232,7 @@ class CellsProgress(Silent):
         self.rates[cell.rule] = (spent + seconds, work + cell.work)
 
     def start(self, title: str, status: Shown) -> None:
-        title = f"{self.current + 1}/{len(self.cells)} {self.cells[self.current].title}"
-        if self.began:
-            self.shown.rename(title)
-        else:
-            self.shown.start(title, status)
-        self.began = True
+        self.shown.rename(f"{self.current + 1}/{len(self.cells)} {self.cells[self.current].title}")
 
     def update(self, status: Shown) -> None:
         assert isinstance(status, Status)
@@ -267,8 +263,3 @@ class CellsProgress(Silent):
 
     def message(self, text: str) -> None:
         self.shown.message(text)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self.began:
-            self.shown.stop()

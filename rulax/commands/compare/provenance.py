@@ -1,4 +1,4 @@
-"""What can be said about a comparison without having computed anything: its commands, and where its rules come from."""
+"""The commands that repeat a comparison and its cells, and where its rules come from."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from rulax.commands.compare.cells import SCORE, Cell
-from rulax.commands.compare.settings import NOT_RECORDED, CompareConfig, is_file
-from rulax.commands.config import TrainConfig
-from rulax.commands.flags import flag_name
+from rulax.commands.compare.settings import NOT_FIXED, CompareConfig, is_file
+from rulax.commands.fields import flag_name
+from rulax.commands.settings import NOT_RECORDED
+from rulax.commands.train.settings import TrainConfig
+from rulax.files import safetensors_metadata
+from rulax.rules.registry import RULES, STORED, split_ablations
 
 
 def compare_command(config: CompareConfig) -> str:
     """The command that makes this comparison again."""
     words = ["rulax", "compare", *config.envs, "--rules", *config.rules, "--seeds", str(config.seeds), "--steps", str(config.steps)]
-    done = (*NOT_RECORDED, "envs", "rules", "seeds", "steps", *(["tune_seeds", "tune_steps"] if not config.tune else []))
+    done: tuple[str, ...] = (*NOT_RECORDED, *NOT_FIXED, "envs", "rules", "seeds", "steps")
+    done += () if config.tune else ("tune_seeds", "tune_steps")
     return shlex.join(words + flags(config, CompareConfig, done))
 
 
@@ -31,15 +35,15 @@ def cell_command(cell: Cell) -> str:
 
 
 def flags(config: Any, cls: type, done: tuple[str, ...]) -> list[str]:
-    """What differs from the defaults, as flags; `done` have been said."""
-    defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+    """What differs from the defaults, as flags; `done` are named already."""
+    defaults = {field.name: {} if field.default is dataclasses.MISSING else field.default for field in dataclasses.fields(cls)}
     values = {name: value for name, value in vars(config).items() if name not in (*done, "overrides") and value != defaults[name]}
     words: list[str] = []
     for name, value in {**values, **config.overrides}.items():
         if isinstance(value, bool):
             words.append(flag_name(name) if value else "--no-" + flag_name(name)[2:])
         elif isinstance(value, dict):
-            words += [flag_name(name), *(f"{key}={option}" for key, option in value.items())] if value else []
+            words += [flag_name(name), *(f"{key}={option}" for key, option in value.items())]
         elif isinstance(value, tuple):
             words += [flag_name(name), *map(str, value)]
         else:
@@ -49,8 +53,6 @@ def flags(config: Any, cls: type, done: tuple[str, ...]) -> list[str]:
 
 def rule_facts(rule: str, cells: list[Cell]) -> dict[str, Any]:
     """A rule: whether it was discovered, in which environments, and what was tuned for it."""
-    from rulax.rules.registry import RULES, STORED, split_ablations
-
     base, ablations = split_ablations(rule)
     about = about_file(rule)
     tuned = next((cell.config.overrides for cell in cells if cell.purpose == SCORE and cell.rule == rule), {})
@@ -67,18 +69,17 @@ def rule_facts(rule: str, cells: list[Cell]) -> dict[str, Any]:
 
 
 def about_file(rule: str) -> dict[str, str]:
-    """What a rule file says of itself; nothing if it says nothing, or is gone."""
+    """The metadata of a rule's file; empty if there is none, or it is gone."""
     path = is_file(rule)
     if path is None or path.suffix != ".safetensors" or not path.exists():
         return {}
-    data = path.read_bytes()
     try:
-        return json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
+        return safetensors_metadata(path.read_bytes())
     except ValueError:
         return {}
 
 
 def hashes(rules: tuple[str, ...]) -> dict[str, str]:
-    """The content of the rule files, so that a comparison is not gone on with after one has changed."""
+    """Hashes of the rule files, so that a comparison is not resumed after one of them has changed."""
     files: dict[str, Path | None] = {rule: is_file(rule) for rule in rules}
     return {rule: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for rule, path in files.items() if path and path.exists()}

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from rulax.commands.build import read_spec
 from rulax.commands.compare.cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
 from rulax.commands.compare.provenance import cell_command, compare_command, rule_facts
 from rulax.commands.compare.settings import HELD_OUT, CompareConfig, references, role_of, roles, suite_of, trials
-from rulax.commands.discover.settings import read_family
 from rulax.commands.train.result import Run
 from rulax.evaluation import statistics as st
 from rulax.evaluation.normalised import ends
+from rulax.files import jsonable
 from rulax.report.plot import carry_forward
 
 CURVE_RESAMPLES = 500
@@ -83,7 +84,7 @@ def untrained_return(run: Run | None) -> float | None:
 
 
 def final_returns(config: CompareConfig, cells: list[Cell], random: dict[str, Any], warnings: list[str]) -> np.ndarray:
-    """One rule's final returns, [S, E]; a seed of which no episode ended has learned nothing, as far as anybody can see."""
+    """One rule's final returns, [S, E]; a seed in which no episode ended counts as untrained."""
     columns = []
     for cell in cells:
         run = read_cell(cell) if failure(cell) is None else None
@@ -100,7 +101,7 @@ class Scale:
     def __init__(self, config: CompareConfig, known: list[str], random: dict, returns: dict[str, np.ndarray], warnings: list[str]):
         self.stated, self.random, self.reference, self.source = references(config), dict(random), {}, {}
         for column, env in enumerate(known):
-            family = read_family(env)
+            family = read_spec(env)
             axis = ends(family.env, family.options) if env not in self.stated else None
             if axis is not None:
                 self.source[env], self.random[env], self.reference[env] = f"published ({axis[0]})", *axis[1:]
@@ -157,10 +158,10 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
         "failed": failure(cell),
         "role": role,  # what the environment was to the rule's discovery
         "folder": f"{cell.purpose}/{cell.folder.name}",
-        "curve": {"steps": clean(steps), "mean": clean(band.value), "low": clean(band.low), "high": clean(band.high)},
-        "final_returns": clean(np.array(run.final_returns, float)) if run else [],
-        "area_under_curve": clean(st.area_under_curve(steps, returns)) if len(steps) else [],
-        "steps_to_learn": clean(reached) if reached is not None else [],
+        "curve": {"steps": jsonable(steps), "mean": jsonable(band.value), "low": jsonable(band.low), "high": jsonable(band.high)},
+        "final_returns": jsonable(np.array(run.final_returns, float)) if run else [],
+        "area_under_curve": jsonable(st.area_under_curve(steps, returns)) if len(steps) else [],
+        "steps_to_learn": jsonable(reached) if reached is not None else [],
         "environment_steps": int(steps[-1]) * config.seeds if len(steps) else 0,
         "seconds": round(cost.seconds, 2),
         "cpu_seconds": round(cost.cpu_seconds, 2),
@@ -170,7 +171,7 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
 
 
 def environment_facts(env: str, known: list[str], random: dict[str, Any], scale: Scale) -> dict[str, Any]:
-    """An environment, what it was to discovery here, and its yardsticks."""
+    """An environment, its role in the suites of discovery, and its baselines."""
     role = known_roles().get(env.partition(":")[0], HELD_OUT)
     return {
         "name": env,
@@ -215,13 +216,13 @@ def group_statistics(scores: dict[str, np.ndarray]) -> dict[str, Any]:
     """Everything that is said about a group of environments."""
     return {
         "rules": {rule: rule_statistics(values) for rule, values in scores.items()},
-        "scores": {rule: clean(values) for rule, values in scores.items()},
+        "scores": {rule: jsonable(values) for rule, values in scores.items()},
         "improvement": [
             {
                 "rule": rule,
                 "over": other,
                 "probability": shown(st.probability_of_improvement, scores[rule], scores[other]),
-                "paired": {name: clean(value) for name, value in st.paired_test(scores[rule], scores[other])._asdict().items()},
+                "paired": {name: jsonable(value) for name, value in st.paired_test(scores[rule], scores[other])._asdict().items()},
             }
             for rule in scores
             for other in scores
@@ -234,23 +235,12 @@ def rule_statistics(scores: np.ndarray) -> dict[str, Any]:
     """One rule's aggregates and its performance profile."""
     found = {name: shown(statistic, scores) for name, statistic in STATISTICS.items()}
     profile = shown(lambda values: st.performance_profile(values, PROFILE), scores)
-    return found | {"profile": {"thresholds": clean(PROFILE), **profile}}
+    return found | {"profile": {"thresholds": jsonable(PROFILE), **profile}}
 
 
 def shown(statistic: st.Statistic, *scores: np.ndarray) -> dict[str, Any]:
     """A statistic with its interval, for JSON."""
-    return {name: clean(part) for name, part in st.interval(statistic, *scores)._asdict().items()}
-
-
-def clean(value: Any) -> Any:
-    """Numbers as JSON has them: no arrays, no NaN, nothing infinite."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        return [clean(part) for part in value]
-    return value if isinstance(value, int) else int(value) if isinstance(value, np.integer) else _float(value)
-
-
-def _float(value: Any) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return {name: jsonable(part) for name, part in st.interval(statistic, *scores)._asdict().items()}
 
 
 # -- tuning --------------------------------------------------------------------------------------------------------------------
@@ -272,7 +262,7 @@ def tuning(config: CompareConfig, cells: list[Cell]) -> dict[str, Any]:
         "seeds": config.tune_seeds,
         "steps": config.tune_steps,
         "rules": {
-            rule: {"chosen": trials(config)[best[rule]], "scores": clean(scores[rule]), "returns": clean(returns[rule])}
+            rule: {"chosen": trials(config)[best[rule]], "scores": jsonable(scores[rule]), "returns": jsonable(returns[rule])}
             for rule in config.rules
         },
         "words": f"{len(trials(config))} trials for every rule, on seeds of their own; one choice for all environments",

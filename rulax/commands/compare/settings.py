@@ -7,80 +7,55 @@ import itertools
 from pathlib import Path
 from typing import Any, Literal
 
-from rulax.commands.config import (
-    HOST_MAY_CHANGE,
-    SETTINGS,
-    HostLoop,
-    assemble,
-    known_keys,
-    load_preset,
-    preset_names,
-    read_values,
-    setting,
-    settings_keys,
-)
-from rulax.commands.discover.settings import read_family, split_families
-from rulax.commands.fields import convert, to_float
+from rulax.commands.build import read_spec, split_specs
+from rulax.commands.preset_files import load_preset, preset_names
+from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, known_keys, read_values, recorded, settings_keys
 from rulax.envs.registry import steps_on_host
 from rulax.envs.suites import SUITES
 from rulax.errors import SYNONYMS, UserError, suggestion
+from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, recommended_steps, split_ablations
+from rulax.settings import setting
+from rulax.text import convert, to_float
 
 TRAINING, VALIDATION, HELD_OUT = "training", "validation", "held out"
 MOST_TRIALS = 64
+WHAT = "what to compare"
+NOT_FIXED = ("checkpoint_minutes", "platform")  # of a comparison: its cells record them
 
 
 @dataclasses.dataclass(frozen=True)
-class CompareConfig(HostLoop):
+class CompareConfig(HostLoop, Running):
     """Compare update rules on the same environments with the same budget."""
 
-    envs: tuple[str, ...] = setting((), "what to compare", positional=True, metavar="ENV...")
+    envs: tuple[str, ...] = setting((), WHAT, positional=True, metavar="ENV...")
     """Environments, each with options if need be (catch:rows=5,columns=5), or suites: classic, grids, minatar, bsuite."""
-    rules: tuple[str, ...] = setting((), "what to compare", metavar="NAME|FILE")
+    rules: tuple[str, ...] = setting((), WHAT, metavar="NAME|FILE")
     """Rules by name or file; a discovered one also without a part, as in disco103:no_yz (no_yz, no_bootstrap, no_lifetime,
     no_value, no_next_policy)."""
-    seeds: int = setting(5, "what to compare")
+    seeds: int = setting(5, WHAT, at_least=1)
     """Agents per rule and environment, trained side by side; with fewer than 5 little can be said."""
-    steps: int = setting(0, "what to compare")
+    steps: int = setting(0, WHAT, at_least=1)
     """Environment steps per agent, the same for every rule [default: the least that any of the rules recommends, 250k with a
     discovered rule among them and 500k without]."""
-    seed: int = setting(0, "what to compare")
-    """Where all randomness starts."""
-    task: Literal["default", "random"] = setting("default", "what to compare")
+    task: Literal["default", "random"] = setting("default", WHAT)
     """Whether every seed gets the environment's own task or one drawn at random (the same for every rule)."""
     reference: tuple[str, ...] = setting((), "scores", metavar="ENV=RETURN")
     """Returns that count as a score of 1 [default: the best rule's mean in each environment]; 0 is an untrained agent."""
     tune: tuple[str, ...] = setting((), "tuning", metavar="KEY=A,B,C")
     """Try these values for every rule, on seeds of their own, and compare each rule with the best it found: lr=1e-4,3e-4,1e-3;
     of several keys all combinations."""
-    tune_seeds: int = setting(3, "tuning")
+    tune_seeds: int = setting(3, "tuning", at_least=1)
     """Agents per trial and environment."""
-    tune_steps: int = setting(0, "tuning")
+    tune_steps: int = setting(0, "tuning", at_least=1)
     """Environment steps per agent in a trial [default: --steps]."""
-    out: str = setting("", "run", metavar="DIR")
-    """Folder of the comparison [default: runs/compare-ENV-NUMBER]."""
-    resume: str = setting("", "run", metavar="DIR")
-    """Go on with the comparison in this folder; what is finished stays, and other settings than its own are refused, except for
-    --checkpoint-minutes, --platform, --replay-limit, --most-restarts and --quiet."""
-    checkpoint_minutes: float = setting(5.0, "run")
-    """Minutes between checkpoints; there is always one at the start and one at the end of every cell."""
-    platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run")
-    """Where to compute; auto takes an accelerator if there is one."""
-    precision: Literal["default", "float32", "bfloat16"] = setting("default", "run")
-    """Precision of matrix products."""
-    quiet: bool = setting(False, "run")
-    """Show no progress and no table; print only the folder."""
-    overrides: dict[str, Any] = dataclasses.field(default_factory=dict, metadata={"settings": SETTINGS})
+    overrides: dict[str, Any] = setting(dict, settings=AGENTS)
     """Fields of Learning and Network that are the same for all rules, instead of what each recommends."""
-
-
-NOT_RECORDED = ("resume", "out", "checkpoint_minutes", "platform", "quiet")
-MAY_CHANGE = (*NOT_RECORDED, *HOST_MAY_CHANGE)
 
 
 def build_compare(values: dict[str, Any]) -> CompareConfig:
     """A configuration with everything resolved, so that it can be written down and compared with another."""
     given = read_values(CompareConfig, values)
-    given["envs"] = expand(tuple(split_families(given.get("envs", ()))))
+    given["envs"] = expand(split_specs(given.get("envs", ())))
     given["reference"] = join_references(given.get("reference", ()), given["envs"])
     given["tune"] = join_tuning(given.get("tune", ()))
     if not given.get("rules"):
@@ -90,8 +65,6 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
         if twice:
             raise UserError(f"{'environment' if kind == 'envs' else 'rule'} '{twice[0]}' occurs twice; name each once")
     if "steps" not in given:
-        from rulax.rules.registry import recommended_steps
-
         given["steps"] = min(recommended_steps(rule) for rule in given["rules"])
     if not given.get("tune_steps"):
         given["tune_steps"] = given["steps"]
@@ -115,12 +88,12 @@ def expand(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def on_host(env: str) -> bool:
     """Whether an environment, perhaps with options, steps on the CPU."""
-    return steps_on_host(read_family(env).env)
+    return steps_on_host(read_spec(env).env)
 
 
 def suite_of(env: str) -> str | None:
     """The suite that an environment belongs to."""
-    return next((name for name, suite in SUITES.items() if read_family(env).env in suite.environments), None)
+    return next((name for name, suite in SUITES.items() if read_spec(env).env in suite.environments), None)
 
 
 def join_references(parts: tuple[str, ...], envs: tuple[str, ...]) -> tuple[str, ...]:
@@ -151,7 +124,7 @@ def references(config: CompareConfig) -> dict[str, float]:
 
 
 def join_tuning(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """`("lr=1", "2", "unroll=8")` -> `("lr=1,2", "unroll=8")`: what reads a list of words has split the values at the commas."""
+    """`("lr=1", "2", "unroll=8")` -> `("lr=1,2", "unroll=8")`: reading a list of words has split the values at the commas."""
     joined: list[str] = []
     for part in parts:
         if "=" in part:
@@ -171,7 +144,7 @@ def trials(config: CompareConfig) -> list[dict[str, Any]]:
         key, _, values = text.partition("=")
         name = SYNONYMS.get(key, key)
         if name not in tunable:
-            raise UserError(f"--tune: '{key}' is no setting of an agent or its learning{suggestion(key, tunable)}")
+            raise UserError(f"--tune: '{key}' is not a setting of an agent or its learning{suggestion(key, tunable)}")
         if name in choices or name in config.overrides:
             raise UserError(f"--tune: {name} is set twice")
         choices[name] = [convert(f"--tune {key}", known[name], value) for value in values.split(",") if value]
@@ -189,47 +162,27 @@ def trials(config: CompareConfig) -> list[dict[str, Any]]:
 def roles() -> dict[str, str]:
     """Which environments the suites of `rulax discover` train and validate rules in, by name without options."""
     suites = [load_preset(f"discover/{name}") for name in preset_names(suites=True)]
-    found = {read_family(env).env: VALIDATION for suite in suites for env in suite.get("validation", ())}
-    return found | {read_family(env).env: TRAINING for suite in suites for env in suite.get("envs", ())}
+    found = {read_spec(env).env: VALIDATION for suite in suites for env in suite.get("validation", ())}
+    return found | {read_spec(env).env: TRAINING for suite in suites for env in suite.get("envs", ())}
 
 
 def role_of(env: str, trained_on: list[str], validated_on: list[str]) -> str:
     """What an environment was to the discovery of a rule; another task of the same environment is not held out."""
-    environment = read_family(env).env
-    if environment in (read_family(each).env for each in trained_on):
+    environment = read_spec(env).env
+    if environment in (read_spec(each).env for each in trained_on):
         return TRAINING
-    return VALIDATION if environment in (read_family(each).env for each in validated_on) else HELD_OUT
+    return VALIDATION if environment in (read_spec(each).env for each in validated_on) else HELD_OUT
 
 
 # -- the record ----------------------------------------------------------------------------------------------------------------
 
 
 def settings_of(config: CompareConfig) -> dict[str, Any]:
-    """What config.json says: all that fixes the result, and what a resumed comparison keeps unless it is told otherwise."""
-    own = {name: value for name, value in dataclasses.asdict(config).items() if name not in (*NOT_RECORDED, "overrides")}
-    return own | config.overrides
-
-
-def differing(config: CompareConfig, recorded: dict[str, Any], given: set[str]) -> list[str]:
-    """The settings that were given now and are not what the folder says, each with both values."""
-    now = settings_of(config)
-    names = [name for name in now if name in given and as_recorded(now[name]) != as_recorded(recorded.get(name))]
-    return [f"{name} ({short(recorded.get(name))} there, {short(now[name])} here)" for name in names]
-
-
-def as_recorded(value: Any) -> Any:
-    """JSON has no tuples."""
-    return list(value) if isinstance(value, tuple) else value
-
-
-def short(value: Any) -> str:
-    """A setting in an error message."""
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else "not set" if value is None else str(value)
+    """What config.json says: all that fixes the result, and what a resumed comparison keeps unless it is given anew."""
+    return recorded(config, *NOT_FIXED) | config.overrides
 
 
 def is_file(rule: str) -> Path | None:
     """The file that a rule comes from, if it does."""
-    from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, split_ablations
-
     base, _ = split_ablations(rule)
     return Path(base) if base.endswith(FILE_ENDINGS) else EMBEDDED.get(base)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from rulax.commands.driver import print_places
 from rulax.errors import UserError
-from rulax.text import count, duration
-
-AGGREGATES = {"iqm": "interquartile mean", "median": "median", "mean": "mean", "optimality_gap": "optimality gap (less is better)"}
+from rulax.records.folder import COMPARISON, REPORT
+from rulax.report.compare import AGGREGATES
+from rulax.text import count, duration, plural
 
 
 class Comparison:
@@ -24,7 +25,7 @@ class Comparison:
     @classmethod
     def load(cls, folder: str | Path) -> Comparison:
         """From its folder."""
-        path = Path(folder) / "compare.json"
+        path = Path(folder) / COMPARISON
         try:
             return cls(Path(folder), json.loads(path.read_text()))
         except (OSError, ValueError) as error:
@@ -81,28 +82,26 @@ def show(comparison: Comparison, quiet: bool) -> None:
     console = Console(highlight=False)
     print_tables(console, comparison)
     folder = comparison.folder
-    for name, what in (
+    print_places(
         ("folder", folder),
-        ("all numbers", folder / "compare.json"),
+        ("all numbers", folder / COMPARISON),
         ("curves", f"rulax board {folder}"),
         ("in Python", f"rulax.Comparison.load('{folder}').scores"),
-        ("the page", folder / "report.html"),
-    ):
-        console.print(f"{name:<12} {what}", markup=False, soft_wrap=True)
+        ("the page", folder / REPORT),
+    )
 
 
 def print_tables(console: Any, comparison: Comparison) -> None:
     """Returns by environment, scores over all of them, and who beats whom."""
     found, overall = comparison.results, comparison.results["statistics"]["overall"]
-    seeds = f"{found['seeds']} seed{'s' if found['seeds'] > 1 else ''}"
-    console.print(f"\n[bold]{' · '.join(comparison.rules)}[/]  {seeds}, {count(found['steps'])} steps each\n")
+    budget = f"{plural(found['seeds'], 'seed')}, {count(found['steps'])} steps each"
+    console.print(f"\n[bold]{' · '.join(comparison.rules)}[/]  {budget}\n")
     if overall is None:
         console.print("no environment is finished yet\n")
     else:
         console.print("final return, interquartile mean over seeds \\[95 % interval]")
         console.print(returns_table(comparison))
-        over = f"{len(comparison.environments)} environment{'s' if len(comparison.environments) > 1 else ''}"
-        console.print(f"\nscores over {over}: {found['normalisation']}")
+        console.print(f"\nscores over {plural(len(comparison.environments), 'environment')}: {found['normalisation']}")
         console.print(scores_table(overall))
         if found["statistics"]["held_out"]:
             console.print("\nscores over the environments held out")

@@ -1,9 +1,8 @@
-"""The evaluations of a discovery run: which families, measured once by two yardsticks, and the scores of a rule in all of them."""
+"""The evaluations of a discovery run: two baselines per family, measured once, and the scores of a rule in every family."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +12,8 @@ from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.discovery.evaluate import Baselines, Evaluation, evaluation_steps, measure_baselines
 from rulax.discovery.population import listed
 from rulax.errors import TrainingStopped
+from rulax.files import read_json, write_json
 from rulax.parallel.together import together
-from rulax.records import folder as folders
 from rulax.records.rows import number
 
 BASELINES = "baselines.json"
@@ -24,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclasses.dataclass
 class Result:
-    """What fresh agents earned with one rule."""
+    """The returns of fresh agents with one rule."""
 
     step: int
     returns: dict[str, float]  # by family
@@ -34,7 +33,7 @@ class Result:
 
     @property
     def choice(self) -> float:
-        """What the best rule is picked by."""
+        """The score that picks the best rule."""
         return self.training_score if self.validation_score is None else self.validation_score
 
     def row(self, seconds: float) -> dict[str, Any]:
@@ -46,7 +45,7 @@ class Result:
 
 
 class Evaluator:
-    """All exams of a run."""
+    """All evaluations of a run."""
 
     def __init__(self, prepared: PreparedDiscovery, folder: Path):
         self.prepared, self.folder = prepared, folder
@@ -56,21 +55,21 @@ class Evaluator:
         self.baselines: dict[str, Baselines] = {}
 
     def measure(self, say: Say, phase: Say) -> None:
-        """The yardsticks, once per run; a resumed run reads them from its folder."""
+        """The baselines, once per run; a resumed run reads them from its folder."""
         path = self.folder / BASELINES
-        saved = json.loads(path.read_text()) if path.exists() else {}
+        saved = read_json(path)
         missing = [name for name in self.environments if name not in saved]
         if missing:
             phase(f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}")
             found = together(lambda name: self.measure_one(name, self.environments[name]), missing)
-            saved |= {name: sticks._asdict() for name, sticks in zip(missing, found, strict=True)}
-            folders.write_json(path, saved)
+            saved |= {name: baselines._asdict() for name, baselines in zip(missing, found, strict=True)}
+            write_json(path, saved)
         self.baselines = {name: Baselines(**saved[name]) for name in self.environments}
         for name in missing:
             self.warn(name, say)
 
     def measure_one(self, name: str, environment: Any) -> Baselines:
-        """Both yardsticks of one family."""
+        """Both baselines of one family."""
         from rulax.rules.registry import make_rule
 
         recipe, seeds = self.prepared.recipe, self.prepared.config.evaluation_seeds
@@ -88,7 +87,7 @@ class Evaluator:
         return found
 
     def warn(self, name: str, say: Say) -> None:
-        """Where a score has no scale, its reader must know."""
+        """Say where a score has no scale."""
         untrained, hand_designed = self.baselines[name]
         if self.baselines[name].scale != hand_designed - untrained:
             say(
@@ -97,11 +96,11 @@ class Evaluator:
             )
 
     def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Say) -> Result | None:
-        """The rule on fresh agents in every family; None if somebody asked to stop."""
+        """The rule on fresh agents in every family; None if the user asked to stop."""
         returns = {}
         if not self.evaluations:
             phase(f"compiling the evaluation in {listed(list(self.environments))}")
-            self.evaluations = {name: self.make_exam(name) for name in self.environments}
+            self.evaluations = {name: self.make_evaluation(name) for name in self.environments}
             together(lambda evaluation: evaluation.prepare(), self.evaluations.values())
         for name, evaluation in self.evaluations.items():
             found = evaluation.run(rule_params, stopped)
@@ -110,7 +109,7 @@ class Evaluator:
             returns[name] = found
         return self.judge(step, returns)
 
-    def make_exam(self, name: str) -> Evaluation:
+    def make_evaluation(self, name: str) -> Evaluation:
         """Fresh agents in one family."""
         return Evaluation(name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps)
 

@@ -8,8 +8,6 @@ others are scaled from it by their bounds.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,34 +15,30 @@ from typing import Any
 from rulax.discovery.discover import Discoverer, Plan
 from rulax.discovery.memory import ONE_PASS, STRATEGIES
 from rulax.errors import UserError
-from rulax.records import folder as folders
+from rulax.files import read_json, write_json
+from rulax.parallel.machine import free_memory
+from rulax.text import bytes_text
 
 MEMORY = "memory.json"
 SHARE = 0.8  # of what is free
-MB, GB = 10**6, 10**9
+NO_LIMIT = 2**62  # where nobody knows what is free
+GB = 10**9
 Say = Callable[[str], None]
-
-
-def free_bytes() -> int:
-    """Memory that could be taken now."""
-    try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # elsewhere: what there is
 
 
 def plan_memory(discoverer: Discoverer, limit_gb: float, folder: Path, say: Say, phase: Say) -> None:
     """Set the plan of every family."""
     path = folder / MEMORY
-    if path.exists():
-        plans = json.loads(path.read_text())["plans"]
-        discoverer.plans = {name: Plan(*plan) for name, plan in plans.items()}
+    saved = read_json(path)
+    if saved:
+        discoverer.plans = {name: Plan(*plan) for name, plan in saved["plans"].items()}
+        if limit_gb and int(limit_gb * GB) != saved["limit"]:
+            say("memory: the plan of this run was made when it began and stays as it is, whatever --memory-limit says")
         return
-    limit = int(limit_gb * GB) or int(SHARE * free_bytes())
+    limit = int(limit_gb * GB) or int(SHARE * free_memory()) or NO_LIMIT
     known: dict[str, Any] = {"limit": limit}
     known |= decide(discoverer, limit, say, phase)
-    folders.write_json(path, known | {"plans": discoverer.plans})
+    write_json(path, known | {"plans": discoverer.plans})
 
 
 def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str, Any]:
@@ -61,23 +55,23 @@ def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str
     if bounds[largest.name] <= limit:
         discoverer.plans = {family.name: wanted for family in discoverer.families}
         say(
-            f"memory: {strategy}; it needs at most {megabytes(bounds[largest.name])} (a bound, for {largest.name}), "
-            f"the limit is {megabytes(limit)}"
+            f"memory: {strategy}; it needs at most {bytes_text(bounds[largest.name])} (a bound, for {largest.name}), "
+            f"the limit is {bytes_text(limit)}"
         )
         return {"bounds": bounds}
     of_largest = predict(discoverer, largest, phase)
     ratios = {name: bound / bounds[largest.name] for name, bound in bounds.items()}
     predicted = {name: {each: int(size * ratio) for each, size in of_largest.items()} for name, ratio in ratios.items()}
-    listed = ", ".join(f"{each} {megabytes(size)}" for each, size in of_largest.items())
-    say(f"memory predicted by the compiler for {largest.name}: {listed}; the limit is {megabytes(limit)}")
+    listed = ", ".join(f"{each} {bytes_text(size)}" for each, size in of_largest.items())
+    say(f"memory predicted by the compiler for {largest.name}: {listed}; the limit is {bytes_text(limit)}")
     if fixed:
         refuse_if_too_large(strategy, of_largest, limit, settings.window)
         discoverer.plans = {family.name: wanted for family in discoverer.families}
     else:
         phase("choosing how to keep memory small")
-        everything = {name: dict.fromkeys(STRATEGIES, 2**62) | sizes for name, sizes in predicted.items()}
+        everything = {name: dict.fromkeys(STRATEGIES, NO_LIMIT) | sizes for name, sizes in predicted.items()}
         discoverer.choose(limit, everything)
-        say("memory: " + ", ".join(f"{name} {told(plan)}" for name, plan in discoverer.plans.items()))
+        say("memory: " + ", ".join(f"{name} {plan_text(plan)}" for name, plan in discoverer.plans.items()))
     return {"bounds": bounds, "predicted": predicted, "predicted_for": largest.name}
 
 
@@ -98,18 +92,13 @@ def refuse_if_too_large(strategy: str, sizes: dict[str, int], limit: int, window
     if sizes[strategy] <= limit:
         return
     fitting = [each for each in sizes if sizes[each] <= limit]
-    advice = f"--memory {fitting[0]} would fit ({megabytes(sizes[fitting[0]])})" if fitting else "no strategy fits"
+    advice = f"--memory {fitting[0]} would fit ({bytes_text(sizes[fitting[0]])})" if fitting else "no strategy fits"
     raise UserError(
-        f"memory {strategy} needs {megabytes(sizes[strategy])} for a window of {window}, over the limit of {megabytes(limit)}: "
+        f"memory {strategy} needs {bytes_text(sizes[strategy])} for a window of {window}, over the limit of {bytes_text(limit)}: "
         f"{advice}; a smaller --window, --agents or --agents-at-once needs less, --memory-limit allows more"
     )
 
 
-def told(plan: Plan) -> str:
+def plan_text(plan: Plan) -> str:
     """A plan in words."""
     return plan.strategy + (f", {plan.at_once} agents at once" if plan.at_once else "")
-
-
-def megabytes(number: float) -> str:
-    """Bytes for a person."""
-    return f"{number / GB:.1f} GB" if number >= GB else f"{number / MB:.0f} MB"

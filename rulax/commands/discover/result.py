@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rulax.commands.discover.settings import DiscoverConfig
+from rulax.files import write_json
 from rulax.records import folder as folders
 from rulax.records.rows import Row
 from rulax.report import discover_plot
@@ -71,7 +72,7 @@ class DiscoveryRun:
         """Curve, summary and page, into the run folder."""
         from rulax.report.discover import write_discover_page
 
-        folders.write_json(self.folder / folders.SUMMARY, self.summary())
+        write_json(self.folder / folders.SUMMARY, self.summary())
         self.plot(self.folder / folders.CURVE)
         write_discover_page(self.folder)
 

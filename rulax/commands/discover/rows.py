@@ -1,4 +1,4 @@
-"""The rows of `metrics.jsonl` in discovery: means over meta-steps, and evaluations. What is unfinished can be saved."""
+"""The rows of `metrics.jsonl` in discovery: what a meta-step measures, as means over meta-steps; and the line of progress."""
 
 from __future__ import annotations
 
@@ -6,49 +6,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rulax.records.rows import Row, RunLog, number
+from rulax.records.rows import COUNT, Row, Totals, number
 from rulax.text import count, duration, shown_return
 
 SUMS = ("episodes", "episode_return")  # per family; other sums over episodes are not shown
 LEFT_OUT = ("episode_length", "bad_rewards")
 PER_FAMILY = ("outer_loss", "meta_gradient_norm")  # means over the agents of each family, as `outer_loss/catch`
-COUNT = "#"
 MOST_SHOWN = 3  # families in a line of progress
 META, EVALUATION = "meta", "evaluation"
 
 
-class DiscoveryLog(RunLog):
-    """The same files as in training."""
-
-    group = "discover"
-
-
-class Gatherer:
-    """Gathers meta-steps into rows of `window` meta-steps."""
-
-    def __init__(self, window: int, pending: dict[str, np.ndarray] | None = None):
-        self.window = window
-        self.totals = {name: float(value) for name, value in (pending or {}).items()}
-        self.count = int(self.totals.pop("meta-steps", 0))
-
-    def add(self, metrics: dict[str, Any], step: int, seconds: float, last: bool) -> list[Row]:
-        """The metrics of one meta-step; returns the row that it completed, if it did."""
-        for name, value in flatten(metrics).items():
-            if np.isfinite(value):
-                self.totals[name] = self.totals.get(name, 0.0) + value
-                self.totals[name + COUNT] = self.totals.get(name + COUNT, 0.0) + 1
-        self.count += 1
-        if self.count < self.window and not last:
-            return []
-        row = make_row(self.totals, step, seconds)
-        self.totals, self.count = {}, 0
-        return [row]
-
-    def pending(self) -> dict[str, np.ndarray]:
-        """The unfinished row, for a checkpoint."""
-        if not self.count:
-            return {}
-        return {name: np.asarray(value, np.float64) for name, value in self.totals.items()} | {"meta-steps": np.asarray(self.count)}
+def as_iteration(metrics: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The metrics of one meta-step as `Recorder` takes them, [1] each."""
+    return {name: np.array([value]) for name, value in flatten(metrics).items()}
 
 
 def flatten(metrics: dict[str, Any]) -> dict[str, float]:
@@ -80,19 +50,22 @@ def finite_mean(values: Any) -> float:
     return float(finite.mean()) if finite.size else float("nan")
 
 
-def make_row(totals: dict[str, float], step: int, seconds: float) -> Row:
+def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
     """One line: means over its meta-steps, returns per episode, and how many agents were left out in all."""
+    del carried
     row: Row = {"kind": META, "step": step, "seconds": round(seconds, 3)}
-    for name, total in totals.items():
+    sums = {name: float(total[0]) for name, total in totals.items()}
+    for name, total in sums.items():
         if name.endswith(COUNT) or name.startswith("episode_return/"):
             continue
         if name.startswith("episodes/"):
             family = name.removeprefix("episodes/")
-            row[f"return/{family}"] = number(totals[f"episode_return/{family}"] / total) if total else None
+            row[f"return/{family}"] = number(sums[f"episode_return/{family}"] / total) if total else None
         elif name == "bad_agents":
             row[name] = int(total)
         else:
-            row[name] = number(total / totals[name + COUNT])
+            measured = sums[name + COUNT]
+            row[name] = number(total / measured) if measured else None
     return row
 
 
@@ -108,6 +81,7 @@ class DiscoveryStatus(NamedTuple):
     returns: dict[str, float | None]
     gradient_norm: float | None
     bad: int
+    counts_steps: bool = True
 
     def facts(self) -> list[str]:
         """The numbers that matter, in the order of their importance."""

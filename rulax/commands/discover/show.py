@@ -1,4 +1,4 @@
-"""Says what came of a discovery: the rule card (for people, and as metadata in the rule file), a table, and where things are."""
+"""What a discovery shows at its end: the rule card (a page, and metadata of the rule file), a table, and where things are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from rulax.commands.discover.evaluations import HAND_DESIGNED, Result
 from rulax.commands.discover.result import LAST, DiscoveryRun, Spent
 from rulax.commands.discover.setup import PreparedDiscovery
+from rulax.commands.driver import print_places
 from rulax.records import folder as folders
 from rulax.text import count, duration
 
@@ -37,7 +38,7 @@ def card_facts(
         "picked_by": "mean score in the validation families" if prepared.validation else "mean score in the training families",
         "started_from": config.init or "random weights",
         "scores": result,
-        "yardsticks": {name: sticks._asdict() for name, sticks in baselines.items()},
+        "baselines": {name: each._asdict() for name, each in baselines.items()},
         "evaluation": {"agents": config.evaluation_seeds, "updates": config.evaluation_updates},
         "spent": spent._asdict(),
         "seed": config.seed,
@@ -82,8 +83,8 @@ def as_markdown(facts: dict[str, Any]) -> str:
     lines += [f"{facts['evaluation']['updates']} updates of {facts['evaluation']['agents']} fresh agents per family.", ""]
     lines += [f"| family | role | untrained | {HAND_DESIGNED} | this rule | score |", "|---|---|---|---|---|---|"]
     for name, value in scores["returns"].items():
-        role, sticks = "training" if name in facts["trained_on"] else "validation", facts["yardsticks"][name]
-        numbers = (sticks["untrained"], sticks["actor_critic"], value, scores["scores"][name])
+        role, known = "training" if name in facts["trained_on"] else "validation", facts["baselines"][name]
+        numbers = (known["untrained"], known["actor_critic"], value, scores["scores"][name])
         lines.append(f"| {name} | {role} | " + " | ".join(f"{number:.3f}" for number in numbers) + " |")
     means = [f"training {scores['training_score']:.3f}"]
     means += [f"validation {scores['validation_score']:.3f}"] if scores["validation_score"] is not None else []
@@ -122,7 +123,7 @@ def show(run: DiscoveryRun) -> None:
     if spent.bad_agents:
         console.print(f"{spent.bad_agents} meta-gradients were not finite numbers and were left out\n")
     folder, env = run.folder, next(iter(run.config.validation or run.config.envs)).partition(":")[0]
-    for name, what in (
+    print_places(
         ("run folder", folder),
         ("the rule", run.rule_path),
         ("its card", folder / CARD),
@@ -131,12 +132,11 @@ def show(run: DiscoveryRun) -> None:
         ("use it", f"rulax train {env} --rule {run.rule_path}"),
         ("go on", f"rulax discover --resume {folder} --steps {2 * run.config.steps}"),
         ("the page", folder / folders.REPORT),
-    ):
-        console.print(f"{name:<12} {what}", markup=False, soft_wrap=True)
+    )
 
 
 def table(run: DiscoveryRun) -> Any:
-    """Every family: the yardsticks, and the rule at the start, at its best and at the end."""
+    """Every family: the baselines, and the rule at the start, at its best and at the end."""
     from rich.table import Table
 
     result = Table(box=None, pad_edge=False, header_style="bold")

@@ -8,30 +8,36 @@ from typing import Any
 import jax
 import numpy as np
 
+from rulax.commands.build import make_trainer
 from rulax.commands.explain.setup import Subject
-from rulax.commands.train import setup
 from rulax.evaluation.explain import alignment, discovered, knowledge, trajectory
 from rulax.evaluation.explain.intervals import over_groups
 from rulax.evaluation.explain.record import Observed, TrainingRecord, observe, train_with_snapshots, windows
 from rulax.evaluation.explain.record import first_streams as first
 from rulax.evaluation.explain.reliance import Y, Z, without_predictions
+from rulax.files import jsonable
+from rulax.learning.train import CompiledTrainer, Trainer
 
 WINDOW = 32  # steps of the trajectories that a rule is shown; the paper's have 29
 RULE_STREAMS = 32  # of them, for what looks at the rule alone
 GROUP_STEPS = 512  # steps of the batches whose gradients are compared: about one update's
 ABLATIONS = {"own": "y and z blanked in ŷ and ẑ", "all": "y and z blanked in all targets"}
-Report = Callable[[float, str], bool]  # how far a phase is, and what to say; False if somebody asked to stop
+Report = Callable[[float, str], bool]  # how far a phase is, and what to say; False if the user asked to stop
 
 
 class Analyses:
     """Everything that is known so far; `found` is what goes into `explain.json`."""
 
     def __init__(self, subject: Subject):
-        self.subject, self.trainer = subject, subject.prepared.trainer
+        self.subject, self.trainer = subject, compiled(subject.prepared.trainer)
         self.found: dict[str, Any] = {}
         self.life: TrainingRecord | None = None
         self.moments: dict[str, int] = {}
         self.watch = observe(self.trainer, subject.config.watch, subject.values)
+        rule = self.trainer.recipe.rule
+        self.align = jax.jit(
+            lambda params, state, agent, slow, part: alignment.align(rule, params, state, agent, slow, part, subject.values)
+        )
 
     def phases(self) -> list[tuple[str, Callable[[Report], None], float]]:
         """What to do, with about how long each takes in seconds for disco103 on two cores."""
@@ -99,7 +105,7 @@ class Analyses:
             snapshot, observed = self.life.snapshots[index], self.see(index)
             close[name] = {"confidence": knowledge.confidence_of(observed, self.subject.config.seed)}
             part = (inside.network, inside.sizes) if inside else None
-            self.found["scenes"].append(plain(trajectory.scene(name, snapshot, observed, part)))
+            self.found["scenes"].append(jsonable(trajectory.scene(name, snapshot, observed, part)))
             if inside is not None:
                 close[name] |= self.inside_of(snapshot, first(windows(observed.batch, WINDOW), RULE_STREAMS))
             if not report((place + 1) / len(self.moments), name):
@@ -126,7 +132,7 @@ class Analyses:
         self.found["ablations"] = lives
         for place, (name, label) in enumerate(ABLATIONS.items()):
             rule = without_predictions(prepared.recipe.rule, everywhere=name == "all")
-            trainer = setup.make_trainer(prepared.environment, prepared.recipe._replace(rule=rule), prepared.config)
+            trainer = compiled(make_trainer(prepared.environment, prepared.recipe._replace(rule=rule), prepared.config))
 
             def go_on(step: int, mean: float | None, place: int = place, label: str = label) -> bool:
                 shown = "" if mean is None else f"return {mean:.2f}"
@@ -155,15 +161,11 @@ class Analyses:
                 found.setdefault(name, []).append(float(value))
         return {name: over_groups(np.array(values)) for name, values in found.items()} | {"batch": size * WINDOW}
 
-    @property
-    def align(self) -> Any:
-        """The comparison, compiled once."""
-        if not hasattr(self, "_align"):
-            rule, values = self.trainer.recipe.rule, self.subject.values
-            self._align = jax.jit(
-                lambda params, state, agent, slow, part: alignment.align(rule, params, state, agent, slow, part, values)
-            )
-        return self._align
+
+def compiled(trainer: Trainer) -> CompiledTrainer:
+    """The trainer of a jittable environment; set-up has refused others."""
+    assert isinstance(trainer, CompiledTrainer)
+    return trainer
 
 
 def streams_of(experience: Any, part: slice) -> Any:
@@ -189,10 +191,3 @@ def choose_moments(returns: list[float | None]) -> dict[str, int]:
 def brief(row: dict[str, Any]) -> dict[str, Any]:
     """What a moment is called by."""
     return {"step": row["step"], "return": row["return"]}
-
-
-def plain(value: Any) -> Any:
-    """Arrays as lists, for JSON."""
-    if isinstance(value, dict):
-        return {name: plain(item) for name, item in value.items()}
-    return value.tolist() if hasattr(value, "tolist") else value

@@ -1,180 +1,139 @@
-"""`rulax explain`: drives the study of a rule phase by phase, and leaves `explain.json` and one page, finished or not."""
+"""`rulax explain`: studies a rule phase by phase, and leaves `explain.json` and one page, finished or not."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rulax.commands.config import assemble, read_values
-from rulax.commands.explain.settings import ExplainConfig
-from rulax.commands.progress import Silent, make_progress
+from rulax.commands.driver import Clock, Driver, drive
+from rulax.commands.explain.settings import ExplainConfig, build_explain
+from rulax.commands.explain.setup import set_up
+from rulax.commands.explain.show import SHARE, ExplainStatus, show
+from rulax.commands.progress import make_progress
 from rulax.commands.signals import StopRequest
-from rulax.errors import Interrupted, UserError
-from rulax.files import write_atomically
+from rulax.errors import UserError
+from rulax.files import write_json
 from rulax.records import folder as folders
-from rulax.text import duration
 
-RESULTS = "explain.json"
-SHARE = 100  # how far it is, in per cent
+if TYPE_CHECKING:
+    from rulax.commands.explain.analyses import Analyses
 
-
-class Status(NamedTuple):
-    """How far an explanation has come, in per cent of its estimated time."""
-
-    step: int
-    phase: str
-    said: str
-    seconds_left: float | None
-    total: int = SHARE
-    made_of_steps: bool = False  # what counts is time
-
-    def facts(self) -> list[str]:
-        """What is done, what it says, how long it will take."""
-        return [self.phase, *([self.said] if self.said else []), f"{duration(self.seconds_left)} left"]
+KIND = "explain"
 
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    # Before numpy is imported: its many small products wait for each other's threads longer than they compute, ten times as
-    # long on a busy machine. JAX has threads of its own.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    given = read_values(ExplainConfig, values)
-    if "steps" not in given and given.get("rule"):
-        from rulax.rules.registry import recommended_steps
-
-        given["steps"] = recommended_steps(given["rule"])
-    config = assemble(ExplainConfig, given)
-    folder = explain(config)
-    if config.quiet:
-        print(folder)
-    else:
-        print(f"the page     {folder / folders.REPORT}\nthe numbers  {folder / RESULTS}")
+    config = build_explain(values)
+    show(explain(config), config.quiet)
     return 0
 
 
 def explain(config: ExplainConfig) -> Path:
     """Explain a rule; returns the folder with the page and the numbers."""
-    folder = Path(config.out) if config.out else None
-    if folder is not None:
-        check_free(folder)
-    from rulax.commands.explain.setup import set_up
-
+    folders.check_free(config.out)
+    if config.out and (Path(config.out) / folders.EXPLANATION).exists():
+        raise UserError(f"{config.out} already holds an explanation; choose another --out")
+    # Before numpy is imported: the threads of its many small products wait for each other longer than they compute, ten times as
+    # long on a busy machine. JAX has threads of its own.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         subject = set_up(config)
-        from rulax.commands.explain.analyses import Analyses
+        from rulax.commands.explain.analyses import Analyses  # with numpy, hence after the line above
 
-        if folder is None:
-            folder = folders.create_numbered("explain", config.rule)
-        else:
-            folders.create(folder)
-        driver = Driver(Analyses(subject), folder, progress, stop)
-        try:
-            finished = driver.drive()
-        finally:
-            progress.stop()
-            subject.prepared.trainer.close()
-    if not finished:
-        raise Interrupted(f"stopped; what was found so far:\n  {folder / folders.REPORT}")
-    return folder
+        job = ExplainJob(Analyses(subject), folders.create_new(config.out, KIND, config.rule))
+        return drive(job, progress, stop)
 
 
-def check_free(folder: Path) -> None:
-    """Refuse to write over an explanation or a run."""
-    folders.check_free(folder)
-    if (folder / RESULTS).exists():
-        raise UserError(f"{folder} already holds an explanation; choose another --out")
-
-
-class Driver:
+class ExplainJob:
     """One explanation in progress."""
 
-    def __init__(self, analyses: Any, folder: Path, progress: Silent, stop: StopRequest):
-        self.analyses, self.folder, self.progress, self.stop = analyses, folder, progress, stop
-        self.began, self.cpu_began = time.monotonic(), time.process_time()
+    checkpoint_minutes = math.inf  # results are written after every phase
+
+    def __init__(self, analyses: Analyses, folder: Path):
+        self.analyses, self.folder, self.clock = analyses, folder, Clock()
+        self.phases, self.config = analyses.phases(), analyses.subject.config
         self.times: dict[str, float] = {}
+        self.title = f"explaining {self.config.rule} in {self.config.env}"
+        self.latest = ExplainStatus(0, "starting", "", sum(seconds for _, _, seconds in self.phases))
 
-    def drive(self) -> bool:
-        """Phase after phase; whether all of them came to their end. However it ends, there is a page."""
-        phases, config = self.analyses.phases(), self.analyses.subject.config
-        total, before = sum(seconds for _, _, seconds in phases), 0.0
-        self.progress.start(f"explaining {config.rule} in {config.env}", Status(0, "starting", "", total))
-        finished = False
-        try:
-            for name, function, seconds in phases:
-                started = time.monotonic()
-                self.progress.phase(name)
-                function(
-                    lambda part, said, name=name, done=before, seconds=seconds: self.say(
-                        (done + part * seconds) / total, name, said
-                    )
-                )
-                self.times[name] = round(time.monotonic() - started, 1)
-                self.write(finished=False)  # so that not even a second Ctrl-C or a crash takes what is found
-                if self.stop.requested:
-                    break
-                before += seconds
-            else:
-                finished = True
-        finally:
-            self.write(finished)
-        return finished
+    def work(self, driver: Driver) -> Iterator[None]:
+        """Phase after phase."""
+        total, before = sum(seconds for _, _, seconds in self.phases), 0.0
+        for name, function, seconds in self.phases:
+            yield
+            began, done = self.clock.seconds, before
+            driver.phase(name)
 
-    def say(self, part: float, phase: str, said: str) -> bool:
-        """Show how far it is; False if somebody asked to stop."""
-        spent = time.monotonic() - self.began
-        left = spent * (1 - part) / part if part > 0.01 else None
-        self.progress.update(Status(min(SHARE - 1, int(SHARE * part)), phase, said, left))
-        return not self.stop.requested
+            def report(part: float, said: str, name: str = name, done: float = done, seconds: float = seconds) -> bool:
+                self.latest = self.status_at((done + part * seconds) / total, name, said)
+                driver.progress.update(self.latest)
+                return not driver.stopping
+
+            function(report)
+            self.times[name] = round(self.clock.seconds - began, 1)
+            self.write(finished=False)  # so that not even a second Ctrl-C or a crash loses what is found
+            before += seconds
+            driver.check()  # a phase that was stopped is not finished
+
+    def status_at(self, part: float, phase: str, said: str) -> ExplainStatus:
+        """What the bar shows when this part of the work is done."""
+        left = self.clock.seconds * (1 - part) / part if part > 0.01 else None
+        return ExplainStatus(min(SHARE - 1, int(SHARE * part)), phase, said, left)
+
+    def status(self) -> ExplainStatus:
+        """What a phase reported last."""
+        return self.latest
+
+    def save(self) -> None:
+        """Nothing: an explanation cannot go on, and what was found is written after every phase."""
+
+    def conclude(self, finished: bool) -> Path:
+        """The numbers and the page."""
+        self.write(finished)
+        return self.folder
 
     def write(self, finished: bool) -> None:
         """The numbers and the page, from whatever there is."""
-        from rulax.report.explain import write_explain_page
+        from rulax.report.explain import write_explain_page  # with numpy
 
-        found = self.results(finished)
-        write_atomically(self.folder / RESULTS, json.dumps(found, allow_nan=False, separators=(",", ":")) + "\n")
+        write_json(self.folder / folders.EXPLANATION, self.results(finished), indent=None)
         write_explain_page(self.folder)
 
     def results(self, finished: bool) -> dict[str, Any]:
         """The content of `explain.json`."""
         subject = self.analyses.subject
         config, record, inside = subject.config, subject.prepared.record, subject.inside
-        return without_nan(
-            {
-                "kind": "explain",
-                "finished": finished,
-                "rule": config.rule,
-                "env": config.env,
-                "env_options": config.env_options,
-                "steps": config.steps,
-                "seed": config.seed,
-                "watch": config.watch,
-                "streams": subject.prepared.recipe.learning.streams,
-                "actions": subject.prepared.environment.num_actions,
-                "discovered": inside is not None,
-                "about": inside.about if inside else {},
-                "sizes": vars(inside.sizes) if inside else None,
-                "record": {name: record[name] for name in ("settings", "learning", "network", "command", "versions", "commit")},
-                "cost": {
-                    "seconds": round(time.monotonic() - self.began, 1),
-                    "cpu_seconds": round(time.process_time() - self.cpu_began, 1),
-                    "phases": self.times,
-                },
-                **self.analyses.found,
-            }
-        )
+        return {
+            "kind": KIND,
+            "finished": finished,
+            "rule": config.rule,
+            "env": config.env,
+            "env_options": config.env_options,
+            "steps": config.steps,
+            "seed": config.seed,
+            "watch": config.watch,
+            "streams": subject.prepared.recipe.learning.streams,
+            "actions": subject.prepared.environment.num_actions,
+            "discovered": inside is not None,
+            "about": inside.about if inside else {},
+            "sizes": vars(inside.sizes) if inside else None,
+            "record": {name: record[name] for name in ("settings", "learning", "network", "command", "versions", "commit")},
+            "cost": {
+                "seconds": round(self.clock.seconds, 1),
+                "cpu_seconds": round(self.clock.cpu_seconds, 1),
+                "phases": self.times,
+            },
+            **self.analyses.found,
+        }
 
+    def how_to_go_on(self) -> str:
+        """What an interrupted user reads."""
+        return f"stopped; what was found so far:\n  {self.folder / folders.REPORT}"
 
-def without_nan(value: Any) -> Any:
-    """JSON has no NaN: what is not a finite number was not measured."""
-    if isinstance(value, dict):
-        return {str(name): without_nan(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(item) for item in value]
-    if hasattr(value, "tolist"):
-        return without_nan(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    def close(self) -> None:
+        """The trainer of the agent that was watched."""
+        self.analyses.subject.prepared.trainer.close()

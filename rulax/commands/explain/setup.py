@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
+from rulax.commands import build
+from rulax.commands.build import with_options
 from rulax.commands.explain.settings import ExplainConfig, check, train_config
-from rulax.commands.train.setup import Prepared, check_one_choice, make_environment, prepare, start_jax
+from rulax.commands.train.setup import Prepared, prepare
 from rulax.errors import UserError
 
 UNSEEN = "agents are watched inside of compiled programs, so the environment must be one written in JAX; `rulax envs` lists them"
@@ -26,7 +27,7 @@ class Subject(NamedTuple):
 
     config: ExplainConfig
     prepared: Prepared
-    inside: Inside | None  # None for a rule that people wrote
+    inside: Inside | None  # None for a hand-designed rule
     values: Any  # predictions -> value of each state
 
 
@@ -35,11 +36,11 @@ def set_up(config: ExplainConfig) -> Subject:
     check(config)
     from rulax.envs.base import HostEnvironment
 
-    start_jax(config.platform)
-    environment = make_environment(config.env, config.env_options)
+    build.start_jax(config.platform)
+    environment = build.make_environment(config.env, config.env_options)
     if isinstance(environment, HostEnvironment):
         raise UserError(f"'{config.env}' cannot be used here: {UNSEEN}")
-    check_one_choice(config.env, environment, "explain")
+    build.check_one_choice(config.env, environment, "explain")
     prepared = prepare(train_config(config))
     from rulax.evaluation.explain.record import values_of
 
@@ -49,7 +50,7 @@ def set_up(config: ExplainConfig) -> Subject:
 
 
 def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
-    """The meta-network of a discovered rule with its sizes and constants; None for a rule that people wrote."""
+    """The meta-network of a discovered rule with its sizes and constants; None for a hand-designed rule."""
     from rulax.metanet.network import MetaNetwork
     from rulax.metanet.sizes import ABLATIONS, Sizes
     from rulax.rules.pretrained import RuleFile, load_rule, path_of, without
@@ -65,13 +66,3 @@ def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
         loaded = without(load_rule(path_of(name)), ablations)
     sizes, constants, about = loaded.sizes, loaded.rule_settings.constants, dict(loaded.about)
     return Inside(params, with_options(sizes, config.rule_options), with_options(constants, config.rule_options), about)
-
-
-def with_options(settings: Any, options: dict[str, Any]) -> Any:
-    """The settings with those options of the user that belong to them; they were checked when the rule was made."""
-    from rulax.envs.registry import as_option
-
-    own = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return dataclasses.replace(
-        settings, **{name: as_option(name, own[name], value) for name, value in options.items() if name in own}
-    )

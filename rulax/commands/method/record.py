@@ -12,8 +12,9 @@ import numpy as np
 from rulax.commands.method.settings import MethodConfig
 from rulax.errors import UserError
 from rulax.evaluation.statistics import student_factor
+from rulax.files import jsonable
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, Tested, score
-from rulax.records import folder as folders
+from rulax.records.provenance import git_commit
 
 CURVE_POINTS = 60
 NORMAL = 1.96  # 97.5 % quantile of the normal distribution: test tasks are hundreds or thousands
@@ -50,8 +51,8 @@ class Seed(NamedTuple):
             tasks=tested.tasks or int(values.size),
             random=float(tested.random),
             reference=tested.reference,
-            baselines=finite(tested.baselines),
-            details=finite(tested.details),
+            baselines=jsonable(tested.baselines),
+            details=jsonable(tested.details),
             meta_updates=latest.meta_updates if latest else 0,
             env_steps=latest.env_steps if latest else 0,
             wall_s=round(seconds, 2),
@@ -61,7 +62,7 @@ class Seed(NamedTuple):
 
 
 def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed]) -> dict[str, Any]:
-    """All that is known of an experiment; `value` is the mean over seeds, none of which is left out."""
+    """Everything about an experiment; `value` is the mean over all seeds."""
     values = [seed.value for seed in seeds]
     value = float(np.mean(values))
     reference = seeds[0].reference._replace(value=float(np.mean([seed.reference.value for seed in seeds])))
@@ -75,7 +76,7 @@ def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed])
         "experiment": experiment.name,
         "about": experiment.about,
         "suite": config.suite,
-        "commit": folders.git_commit(),
+        "commit": git_commit(),
         "seeds": [seed.seed for seed in seeds],
         "budget_s": config.budget or None,
         "wall_s": round(sum(seed.wall_s for seed in seeds), 2),
@@ -110,11 +111,6 @@ def interval(seeds: list[Seed]) -> float:
         return tasks
     spread = student_factor(len(seeds) - 1) * float(np.std([seed.value for seed in seeds], ddof=1)) / math.sqrt(len(seeds))
     return math.hypot(tasks, spread)
-
-
-def finite(numbers: dict[str, float]) -> dict[str, float | None]:
-    """Without what JSON cannot say."""
-    return {name: float(value) if math.isfinite(value) else None for name, value in numbers.items()}
 
 
 def mean_of(numbers: list[dict[str, float | None]]) -> dict[str, float | None]:

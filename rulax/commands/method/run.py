@@ -6,26 +6,25 @@ A folder holds `config.json` and a record per experiment. A record is written af
 
 from __future__ import annotations
 
-import dataclasses
-import sys
+import math
 import time
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rulax.commands.bounds import check_bounds
-from rulax.commands.config import assemble, read_values
+from rulax.commands.build import start_jax
+from rulax.commands.driver import Driver, drive
 from rulax.commands.method.record import Seed, make_record, read_record, seeds_of
 from rulax.commands.method.settings import MethodConfig
+from rulax.commands.method.setup import chosen, fresh, resumed
 from rulax.commands.method.show import list_methods, show, write_summary
-from rulax.commands.progress import Silent, make_progress
+from rulax.commands.progress import make_progress
 from rulax.commands.signals import StopRequest
-from rulax.errors import Interrupted, UserError, suggestion
-from rulax.methods.catalogue import METHODS, experiments_of
-from rulax.records import folder as folders
+from rulax.files import write_json
+from rulax.methods.base import Experiment
 from rulax.text import duration, shown_return
 
-KIND = "method"
-MAY_CHANGE = ("out", "resume", "quiet", "platform")
+Record = dict[str, Any]
 
 
 def command(values: dict[str, Any]) -> int:
@@ -34,8 +33,10 @@ def command(values: dict[str, Any]) -> int:
         list_methods()
         return 0
     config, folder = resumed(values) if values.get("resume") else fresh(values)
-    check_bounds(config)
-    records = Driver(config, folder).drive()
+    job, progress = MethodJob(config, folder), make_progress(config.quiet)
+    start_jax(config.platform)
+    with StopRequest(progress.message) as stop:
+        records = drive(job, progress, stop)
     if config.quiet:
         print(folder)
     else:
@@ -43,149 +44,89 @@ def command(values: dict[str, Any]) -> int:
     return 0 if all(record["pass"] for record in records) else 1
 
 
-# -- what was asked for -----------------------------------------------------------------------------------------------------------
-
-
-def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
-    """A new folder, once it is certain that everything named exists."""
-    config: MethodConfig = assemble(MethodConfig, read_values(MethodConfig, values))
-    check_bounds(config)
-    chosen(config)
-    if config.out:
-        folders.check_free(Path(config.out))
-        folders.create(Path(config.out))
-    folder = Path(config.out) if config.out else folders.create_numbered(KIND, config.method)
-    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in MAY_CHANGE}
-    record = {
-        "kind": KIND,
-        "settings": settings,
-        "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
-        "versions": folders.versions(),
-        "commit": folders.git_commit(),
-    }
-    folders.write_json(folder / folders.CONFIG, record)
-    return config, folder
-
-
-def resumed(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
-    """An earlier folder. Other settings than its own would mix different experiments in one table."""
-    folder = Path(values["resume"])
-    record = folders.read_config(folder)
-    if record.get("kind") != KIND:
-        raise UserError(f"{folder} holds no experiments of methods")
-    given = read_values(MethodConfig, values)
-    saved = record["settings"]
-    others = [f"{name} is {saved[name]!r} there" for name, value in given.items() if name in saved and saved[name] != value]
-    if others:
-        raise UserError(f"{folder} was made with other settings: {', '.join(others)}; leave them out, or start anew with --out")
-    free = {name: value for name, value in given.items() if name in MAY_CHANGE}
-    return assemble(MethodConfig, {**saved, **free}), folder
-
-
-def chosen(config: MethodConfig) -> list[Any]:
-    """The experiments that the configuration names."""
-    name = config.method
-    if not name:
-        raise UserError(f"which method? one of {', '.join(METHODS)}, or `rulax method list`, or `rulax method all --suite quick`")
-    if name == "all":
-        if config.experiment:
-            raise UserError("--experiment names one experiment of one method; with `all` leave it out")
-        return [experiment for method in METHODS for experiment in experiments_of(method)]
-    if name not in METHODS:
-        raise UserError(f"unknown method '{name}'{suggestion(name, [*METHODS, 'list', 'all'])}")
-    experiments = experiments_of(name)
-    if why := experiments[0].unavailable():
-        raise UserError(f"{name} cannot run: {why}")
-    if not config.experiment:
-        return list(experiments)
-    found = [experiment for experiment in experiments if experiment.name == config.experiment]
-    if not found:
-        names = [experiment.name for experiment in experiments]
-        raise UserError(f"{name} has no experiment '{config.experiment}'{suggestion(config.experiment, names)}")
-    return found
-
-
-# -- running ----------------------------------------------------------------------------------------------------------------------
-
-
-class Status(NamedTuple):
+class SeedStatus(NamedTuple):
     """What the progress bar shows of one seed."""
 
     step: int
     total: int
     value: float
     seconds_left: float | None
+    counts_steps: bool = True
 
     def facts(self) -> list[str]:
         """The numbers that matter."""
-        shown = "-" if self.value != self.value else shown_return(self.value)
-        return [f"value {shown}", f"{duration(self.seconds_left)} left"]
+        return [f"value {shown_return(None if math.isnan(self.value) else self.value)}", f"{duration(self.seconds_left)} left"]
 
 
-class Driver:
+class MethodJob:
     """All experiments of one command."""
 
+    checkpoint_minutes = math.inf  # a record is written after every seed
+
     def __init__(self, config: MethodConfig, folder: Path):
-        self.config, self.folder = config, folder
+        self.config, self.folder, self.records = config, folder, list[Record]()
         self.experiments = chosen(config)
-        self.left_out = {each.method: why for each in self.experiments if (why := each.unavailable())}
+        self.title = f"method {config.method}"
+        self.latest = SeedStatus(0, 1, math.nan, None)
 
-    def drive(self) -> list[dict[str, Any]]:
-        """Every seed of every experiment; the records."""
-        from rulax.commands.train.setup import start_jax
+    def work(self, driver: Driver) -> Iterator[None]:
+        """Every seed of every experiment."""
+        left_out = {each.method: why for each in self.experiments if (why := each.unavailable())}
+        for method, why in left_out.items():
+            driver.message(f"{method} is left out: {why}")
+        for experiment in self.experiments:
+            if experiment.method not in left_out:
+                yield from self.run(experiment, driver)
 
-        start_jax(self.config.platform, "default")
-        progress = make_progress(self.config.quiet)
-        with StopRequest(progress.message) as stop:
-            progress.start(f"method {self.config.method}", Status(0, 1, float("nan"), None))
-            try:
-                for method, why in self.left_out.items():
-                    progress.message(f"{method} is left out: {why}")
-                able = [experiment for experiment in self.experiments if experiment.method not in self.left_out]
-                records = [self.run(experiment, progress, stop) for experiment in able]
-            finally:
-                progress.stop()
-        write_summary(self.folder, records)
-        return records
-
-    def path(self, experiment: Any) -> Path:
-        """Where an experiment's record is."""
-        return self.folder / f"{experiment.method}.{experiment.name}.json"
-
-    def run(self, experiment: Any, progress: Silent, stop: StopRequest) -> dict[str, Any]:
+    def run(self, experiment: Experiment, driver: Driver) -> Iterator[None]:
         """The missing seeds of one experiment."""
-        path = self.path(experiment)
+        path = self.folder / f"{experiment.method}.{experiment.name}.json"
         seeds = seeds_of(read_record(path))
         for seed in range(self.config.seed, self.config.seed + self.config.seeds):
             if any(done.seed == seed for done in seeds):
                 continue
-            progress.rename(f"{experiment.method} {experiment.name} · seed {seed}")
-            result = self.one_seed(experiment, seed, progress, stop)
-            if result is None:
-                raise Interrupted(f"stopped; what is finished is in {self.folder}\ngo on with: rulax method --resume {self.folder}")
-            seeds.append(result)
-            folders.write_json(path, make_record(experiment, self.config, seeds))
+            driver.progress.rename(f"{experiment.method} {experiment.name} · seed {seed}")
+            seeds.append((yield from self.one_seed(experiment, seed, driver)))
+            write_json(path, make_record(experiment, self.config, seeds))
         record = read_record(path)
         assert record is not None
+        self.records.append(record)
         goal = "" if record["goal"] is None else f", goal {record['goal']:g} {'reached' if record['pass'] else 'missed'}"
-        progress.message(f"{record['id']}: {record['value']:.4g} ± {record['ci95']:.2g}{goal}")
-        return record
+        driver.message(f"{record['id']}: {record['value']:.4g} ± {record['ci95']:.2g}{goal}")
 
-    def one_seed(self, experiment: Any, seed: int, progress: Silent, stop: StopRequest) -> Seed | None:
-        """Train and test one seed; None if somebody asked to stop."""
+    def one_seed(self, experiment: Experiment, seed: int, driver: Driver) -> Generator[None, None, Seed]:
+        """Train and test one seed."""
         began, budget = time.perf_counter(), self.config.budget
         study, curve, latest = experiment.start(self.config.suite, seed), [], None
         while not study.done() and not (budget and time.perf_counter() - began >= budget):
-            if stop.requested:
-                return None
+            yield
             latest = study.advance()
             spent = time.perf_counter() - began
             left = spent * (1 - latest.fraction) / latest.fraction if latest.fraction > 0 else None
             left = min(left, budget - spent) if budget and left is not None else left
             curve.append((latest.env_steps, latest.value))
             total = round(latest.meta_updates / max(latest.fraction, 1e-9))
-            progress.update(Status(latest.meta_updates, total, latest.value, left))
-        progress.phase("testing")
+            self.latest = SeedStatus(latest.meta_updates, total, latest.value, left)
+        driver.progress.phase("testing")
         tested = study.test()
-        seconds = time.perf_counter() - began
-        return Seed.of(seed, tested, latest, curve, seconds, study.done())
+        return Seed.of(seed, tested, latest, curve, time.perf_counter() - began, study.done())
+
+    def status(self) -> SeedStatus:
+        """Where the current seed stands."""
+        return self.latest
+
+    def save(self) -> None:
+        """Nothing: a seed that was stopped begins again."""
+
+    def conclude(self, finished: bool) -> list[Record]:
+        """The records; when all of them are there, a table and a picture."""
+        if finished:
+            write_summary(self.folder, self.records)
+        return self.records
+
+    def how_to_go_on(self) -> str:
+        """What an interrupted user reads."""
+        return f"stopped; finished seeds are in {self.folder}. To go on:\n  rulax method --resume {self.folder}"
+
+    def close(self) -> None:
+        """Nothing is held."""

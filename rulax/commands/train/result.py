@@ -9,15 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from rulax.commands.agent import AgentHandle
-from rulax.commands.config import TrainConfig
-from rulax.commands.train.setup import Prepared, check_own, prepare, saved_config
+from rulax.commands.resume import read_record
+from rulax.commands.train.agent import AgentHandle
+from rulax.commands.train.settings import TrainConfig
+from rulax.commands.train.setup import KIND, check_own, prepare, saved_config
 from rulax.errors import UserError
 from rulax.evaluation.normalised import normalised
+from rulax.files import write_json
 from rulax.records import folder as folders
 from rulax.records.rows import RESTARTS, Row, final_returns, number, read_rows
 from rulax.report import plot
-from rulax.text import shown_return
+from rulax.text import plural, shown_return
 
 HAND_OVER = (
     "; hand a Gymnasium environment over by what makes it: from rulax.envs.adapters.gymnasium import from_gymnasium, then "
@@ -35,15 +37,8 @@ class Run:
         self.restarts: int | None = None  # of environments that raised, where rows do not reach the end; None: the rows know
         self.last_failure = ""  # what the last of them said
         self.made: int | None = None  # environment steps per seed, where rows do not reach the end; None: the rows know
-        self._source: tuple[Any, Any, Any] | None = None  # environment, trainer, state
-        self._own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
-
-    @classmethod
-    def of(cls, prepared: Prepared, folder: Path | None, rows: list[Row], state: Any, finished: bool, seconds: float) -> Run:
-        """A run that has just been trained."""
-        run = cls(prepared.config, folder, rows, finished, seconds)
-        run._source = (prepared.environment, prepared.trainer, state)
-        return run
+        self.source: tuple[Any, Any, Any] | None = None  # environment, trainer, state; None: they are in the folder
+        self.own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
     @property
     def steps(self) -> np.ndarray:
@@ -69,7 +64,7 @@ class Run:
     @functools.cached_property
     def agents(self) -> list[AgentHandle]:
         """The trained agents, one per seed."""
-        environment, trainer, state = self._source or restore(self)
+        environment, trainer, state = self.source or restore(self)
         return [AgentHandle(trainer.agent(state, seed), environment) for seed in range(self.config.seeds)]
 
     @property
@@ -80,8 +75,7 @@ class Run:
     @property
     def title(self) -> str:
         """What the run is called in a picture."""
-        seeds = f"{self.config.seeds} seeds" if self.config.seeds > 1 else "1 seed"
-        return f"{self.config.env} · {self.config.rule} · {seeds}"
+        return f"{self.config.env} · {self.config.rule} · {plural(self.config.seeds, 'seed')}"
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The learning curve as a matplotlib figure; also written to `path`, if there is one."""
@@ -113,7 +107,7 @@ class Run:
         from rulax.report.train import write_train_page
 
         assert self.folder is not None
-        folders.write_json(self.folder / folders.SUMMARY, self.summary())
+        write_json(self.folder / folders.SUMMARY, self.summary())
         plot.save_curve(self.folder / folders.CURVE, self.steps, self.returns, self.title)
         write_train_page(self.folder)
 
@@ -136,11 +130,11 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
     folder = Path(folder)
     if isinstance(env, str) or isinstance(rule, str):
         raise UserError("load takes an Environment and a Recipe of your own; a run that has names for them needs neither")
-    config = saved_config(folders.read_config(folder), {})
+    config = saved_config(read_record(folder, KIND), {})
     rows = read_rows(folder)
     finished = bool(rows) and rows[-1]["step"] >= config.steps
     run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
-    run._own = own_objects(env, rule)
+    run.own = own_objects(env, rule)
     return run
 
 
@@ -149,22 +143,21 @@ def restore(run: Run) -> tuple[Any, Any, Any]:
     from rulax.records import checkpoint
 
     assert run.folder is not None
-    check_own(folders.read_config(run.folder), str(run.folder), *run._own)
-    prepared = prepare(run.config, *run._own)
+    check_own(folders.read_config(run.folder), str(run.folder), *run.own)
+    prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
-    tensors, _ = checkpoint.split(checkpoint.load(path).tensors)
-    state = checkpoint.unpack(tensors, prepared.trainer.skeleton(), path)
+    state = checkpoint.unpack(checkpoint.load(path), prepared.trainer.skeleton(), path)
     prepared.trainer.close()
     return prepared.environment, prepared.trainer, state
 
 
 def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
     """Environment and recipe, where the user gave objects instead of names; anything else is refused."""
+    from rulax.envs.base import Environment, HostEnvironment
     from rulax.rules.base import Recipe
 
     environment = env if not isinstance(env, str) else None
-    usable = hasattr(env, "observation") and (hasattr(env, "step") or hasattr(env, "open")) and not isinstance(env, type)
-    if environment is not None and (of_gymnasium(env) or not usable):
+    if environment is not None and not isinstance(env, Environment | HostEnvironment):
         hint = HAND_OVER if of_gymnasium(env) or callable(env) else ""
         raise UserError(f"env must be a name such as 'catch' or an Environment, not {env!r}{hint}")
     recipe = rule if not isinstance(rule, str) else None
@@ -174,5 +167,5 @@ def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
 
 
 def of_gymnasium(env: Any) -> bool:
-    """Whether it is an environment of Gymnasium's, of which a single copy is not enough; told without importing Gymnasium."""
+    """Whether it is an environment of Gymnasium, a single copy of which is not enough. Gymnasium itself is not imported."""
     return "gymnasium" in sys.modules and isinstance(env, sys.modules["gymnasium"].Env)

@@ -1,110 +1,50 @@
-"""Builds everything that a run needs from a configuration, before anything is written: every mistake is found here.
-
-The only file in which names become environments and rules.
-"""
+"""Builds everything that a training run needs, before anything is written: every mistake is found here."""
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rulax.commands.bounds import check_settings, check_train, override
-from rulax.commands.config import TrainConfig, build
-from rulax.commands.fields import to_bytes
+from rulax.commands import build
+from rulax.commands.settings import recorded
+from rulax.commands.train.settings import TrainConfig, build_train, check_train
 from rulax.errors import UserError
-from rulax.records import folder as folders
+from rulax.records import earlier
+from rulax.records.provenance import fingerprint, how_made
 from rulax.records.wandb_writer import check_wandb
 from rulax.settings import Learning, Network
 
+if TYPE_CHECKING:
+    from rulax.envs.base import Environment, HostEnvironment
+    from rulax.learning.train import Trainer
+    from rulax.rules.base import Recipe
+
+KIND = "train"
 FIXES_THE_RESULT = ("env", "env_options", "rule", "rule_options", "seeds", "seed", "task", "precision")
-COMPARISON = "compare"  # what config.json says of a comparison
 MOST_UPDATES = 2**31 - 1  # counted in 32 bits on the device
-NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides")  # where a run goes, not what it is; overrides are resolved
 
 
 class Prepared(NamedTuple):
     """A run that could start now."""
 
     config: TrainConfig
-    environment: Any
-    recipe: Any
-    trainer: Any
+    environment: Environment | HostEnvironment
+    recipe: Recipe
+    trainer: Trainer
     record: dict[str, Any]  # the content of config.json
 
 
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """While things are built from what the user said, a ValueError is about what they said."""
-    try:
-        yield
-    except UserError:
-        raise
-    except (ValueError, ImportError) as error:
-        raise UserError(str(error)) from error
-
-
-def make_environment(name: str, options: dict[str, Any]) -> Any:
-    """An environment by name."""
-    from rulax.envs.registry import make
-
-    with user_errors():
-        try:
-            return make(name, **options)
-        except TypeError as error:
-            raise UserError(f"environment '{name}' cannot be made with these options: {error}") from error
-
-
-def registered_recipe(name: str, options: dict[str, Any]) -> Any:
-    """A rule by name, with its recommended settings."""
-    from rulax.rules.registry import make_rule
-
-    with user_errors():
-        try:
-            return make_rule(name, **options)
-        except TypeError as error:
-            raise UserError(f"rule '{name}' cannot be made with these options: {error}") from error
-
-
-def make_recipe(name: str, options: dict[str, Any], overrides: dict[str, Any], recipe: Any = None) -> Any:
-    """A rule by name, or a ready-made one, with its settings overridden and checked."""
-    recipe = recipe or registered_recipe(name, options)
-    recipe = recipe._replace(learning=override(recipe.learning, overrides), network=override(recipe.network, overrides))
-    if not recipe.learning.replay and recipe.learning.warmup:
-        if overrides.get("warmup"):
-            raise UserError(f"warmup ({recipe.learning.warmup}) fills the replay buffer, but replay is 0; give --replay too")
-        recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, warmup=0))
-    check_settings(recipe.learning, recipe.network)
-    return recipe
-
-
-def make_trainer(environment: Any, recipe: Any, config: TrainConfig) -> Any:
-    """The trainer; tests put a small one in its place."""
-    from rulax.learning import train
-
-    with user_errors():
-        settings = train.TrainerConfig(
-            seeds=config.seeds,
-            total_steps=config.steps,
-            task=config.task,
-            overlap=config.overlap,
-            replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
-            most_restarts=config.most_restarts,
-        )
-        return train.make_trainer(environment, recipe, settings)
-
-
-def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) -> Prepared:
+def prepare(
+    config: TrainConfig, environment: Environment | HostEnvironment | None = None, recipe: Recipe | None = None
+) -> Prepared:
     """Check and build. Environment and recipe may be handed over ready-made, from Python."""
     check_train(config)
     check_wandb(config.wandb)
     custom = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
-    recipe = make_recipe(config.rule, config.rule_options, config.overrides, recipe)
-    start_jax(config.platform, config.precision)
+    recipe = build.make_recipe(config.rule, config.rule_options, config.overrides, recipe)
+    build.start_jax(config.platform, config.precision)
     if environment is None:
-        environment = make_environment(config.env, config.env_options)
+        environment = build.make_environment(config.env, config.env_options)
     check_task(config, environment)
     check_host(config, environment)
     least = recipe.learning.streams * recipe.learning.unroll
@@ -116,28 +56,29 @@ def prepare(config: TrainConfig, environment: Any = None, recipe: Any = None) ->
     updates = config.steps // least * recipe.learning.epochs * recipe.learning.minibatches
     if updates >= MOST_UPDATES:
         raise UserError(f"steps ({config.steps}) means {updates} gradient steps, more than can be counted ({MOST_UPDATES})")
-    trainer = make_trainer(environment, recipe, config)
+    trainer = build.make_trainer(environment, recipe, config)
     try:
-        check_trainer(trainer, environment, config)
+        check_trainer(trainer, config)
     except BaseException:
         trainer.close()
         raise
     return Prepared(config, environment, recipe, trainer, make_record(config, recipe, custom))
 
 
-def check_task(config: TrainConfig, environment: Any) -> None:
+# -- checks --------------------------------------------------------------------------------------------------------------------
+
+
+def check_task(config: TrainConfig, environment: Environment | HostEnvironment) -> None:
     """Only environments with a distribution of tasks can draw one."""
-    if config.task != "random":
-        return
-    if environment.one_task:
+    if config.task == "random" and environment.one_task:
         raise UserError(
             f"task random is not possible in '{config.env}': its library has no distribution of tasks; "
             "the environments of rulax have one, `rulax envs` lists them"
         )
 
 
-def check_host(config: TrainConfig, environment: Any) -> None:
-    """What is only for environments that step on the CPU must not seem to do something elsewhere."""
+def check_host(config: TrainConfig, environment: Environment | HostEnvironment) -> None:
+    """Refuse settings that would silently do nothing: some are only for environments that step on the CPU."""
     from rulax.envs.base import HostEnvironment
 
     given = config.host_only()
@@ -145,59 +86,20 @@ def check_host(config: TrainConfig, environment: Any) -> None:
         raise UserError(f"{given[0]} is for environments that step on the CPU, and '{config.env}' runs on the device; leave it out")
 
 
-def check_one_choice(name: str, environment: Any, what: str) -> None:
-    """For what knows only actions that are one choice among a few."""
-    if environment.action_dimensions:
-        raise UserError(
-            f"in '{name}' an action is {environment.action_dimensions} choices at once, which {what} does not support; train and "
-            "compare do, and `rulax envs` lists environments with one choice"
-        )
-
-
-def check_trainer(trainer: Any, environment: Any, config: TrainConfig) -> None:
-    """That there is time to learn, and that one iteration can be traced: what does not fit together fails here."""
-    import jax
-
-    from rulax.envs.base import HostEnvironment
-
-    warm = getattr(trainer, "warm_iterations", 0)
+def check_trainer(trainer: Trainer, config: TrainConfig) -> None:
+    """That there is time to learn, and that one iteration can be traced: parts that do not fit together fail here."""
+    warm = trainer.warm_iterations
     if warm >= trainer.total_iterations:
         raise UserError(
             f"nothing would be learned: the warm-up takes {warm * trainer.steps_per_iteration} steps, the whole run has "
             f"{config.steps}; lower --warmup or raise --steps"
         )
-    with user_errors():
-        if isinstance(environment, HostEnvironment) or not hasattr(trainer, "_iteration"):
-            trainer.skeleton()  # an agent can be made; the rest happens outside of JAX, and nothing can be traced
-            return
-        jax.eval_shape(trainer._iteration, trainer.rule_params, trainer.skeleton())
-
-
-def reserve(prepared: Prepared, seeds: int = 0) -> str:
-    """What the run will take of the host's memory, in a sentence; refused if that is too much. `seeds`: if not its own number."""
-    try:
-        with user_errors():
-            return prepared.trainer.reserve(seeds)
-    except UserError:
-        prepared.trainer.close()
-        raise
-
-
-def warm_up_note(prepared: Prepared) -> str:
-    """A warning where the step size rises for longer than there are updates, as in a preset of a paper with fewer steps."""
-    learning, trainer = prepared.recipe.learning, prepared.trainer
-    iterations = trainer.total_iterations - getattr(trainer, "warm_iterations", 0)
-    updates = iterations * learning.epochs * learning.minibatches
-    if not 0 < updates <= learning.warmup_updates:
-        return ""
-    return (
-        f"warning: the learning rate never reaches {learning.learning_rate:g}: it rises over {learning.warmup_updates:,} updates, "
-        f"and the whole run has {updates:,}; give --warmup-updates N with fewer, or more --steps"
-    )
+    with build.user_errors():
+        trainer.check()
 
 
 def check_own(record: dict[str, Any], source: str, environment: Any, recipe: Any) -> None:
-    """A run that was made with objects of the user's own needs them again: a folder cannot hold them."""
+    """Refuse a run that was made with the user's own objects, which a folder cannot hold, unless they are given again."""
     missing = [
         name for name, given in (("env", environment), ("rule", recipe)) if given is None and name in record.get("custom", ())
     ]
@@ -210,37 +112,53 @@ def check_own(record: dict[str, Any], source: str, environment: Any, recipe: Any
         )
 
 
-def start_jax(platform: str, precision: str = "default", cache: bool = True) -> None:
-    """Set JAX up; imported here so that mistakes in names are reported without waiting for it."""
-    from rulax.parallel.setup import set_up
+def reserve(prepared: Prepared, seeds: int = 0) -> str:
+    """A sentence about the host memory that the run will take; refused if that is too much. `seeds`: if not its own number."""
+    try:
+        with build.user_errors():
+            return prepared.trainer.reserve(seeds)
+    except UserError:
+        prepared.trainer.close()
+        raise
 
-    set_up(platform, precision, cache)
+
+def warm_up_note(prepared: Prepared) -> str:
+    """A warning if the learning rate still rises when the run ends, as with a preset of a paper and fewer steps."""
+    learning, trainer = prepared.recipe.learning, prepared.trainer
+    iterations = trainer.total_iterations - trainer.warm_iterations
+    updates = iterations * learning.epochs * learning.minibatches
+    if not 0 < updates <= learning.warmup_updates:
+        return ""
+    return (
+        f"warning: the learning rate never reaches {learning.learning_rate:g}: it rises over {learning.warmup_updates:,} updates, "
+        f"and the whole run has {updates:,}; give --warmup-updates N with fewer, or more --steps"
+    )
 
 
-def make_record(config: TrainConfig, recipe: Any, custom: list[str]) -> dict[str, Any]:
-    """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others."""
-    settings = {name: value for name, value in dataclasses.asdict(config).items() if name not in NOT_RECORDED}
-    record: dict[str, Any] = {
-        "settings": settings,
-        "learning": dataclasses.asdict(recipe.learning),
-        "network": dataclasses.asdict(recipe.network),
-        "custom": custom,  # what was an object of the user's own and has no name that would make it again
-    }
+# -- the record ----------------------------------------------------------------------------------------------------------------
+
+
+def make_record(config: TrainConfig, recipe: Recipe, custom: list[str]) -> dict[str, Any]:
+    """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others.
+
+    `custom` names what was an object of the user's own, which has no name that would make it again.
+    """
+    settings = recorded(config)
+    learning, network = dataclasses.asdict(recipe.learning), dataclasses.asdict(recipe.network)
     fixed = {name: settings[name] for name in FIXES_THE_RESULT}
     if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
         fixed["overlap"] = config.overlap
-    return record | {
-        "fingerprint": folders.fingerprint([fixed, *(folders.without_new(record[part]) for part in ("learning", "network"))]),
-        "command": " ".join(["rulax", *sys.argv[1:]]) if sys.argv[0].endswith(("rulax", "__main__.py")) else None,
-        "versions": folders.versions(),
-        "commit": folders.git_commit(),
-    }
+    parts = [fixed, earlier.original(learning, Learning), earlier.original(network, Network)]
+    return how_made(KIND, settings, learning=learning, network=network, custom=custom, fingerprint=fingerprint(parts))
+
+
+def saved_settings(record: dict[str, Any]) -> dict[str, Any]:
+    """Every setting of an earlier run by name, those of its agents included."""
+    known = {field.name for part in (Learning, Network) for field in dataclasses.fields(part)}
+    agents = {name: value for part in ("learning", "network") for name, value in record[part].items() if name in known}
+    return record["settings"] | agents
 
 
 def saved_config(record: dict[str, Any], changes: dict[str, Any]) -> TrainConfig:
     """The configuration of an earlier run, with the changes that a resumed run may make."""
-    if record.get("kind") == COMPARISON:
-        raise UserError("this folder holds a comparison, not a run of train; go on with it by: rulax compare --resume DIR")
-    known = {field.name for part in (Learning, Network) for field in dataclasses.fields(part)}
-    resolved = {name: value for part in ("learning", "network") for name, value in record[part].items() if name in known}
-    return build(TrainConfig, {**record["settings"], **resolved, **changes})
+    return build_train(saved_settings(record) | changes)

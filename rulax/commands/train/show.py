@@ -1,16 +1,13 @@
-"""Says on the terminal what came of a run: a small curve, a table, and where things are."""
+"""What a training run prints at its end: a small curve, a table, and where things are."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from rulax.commands.driver import print_places
+from rulax.commands.train.result import Run
 from rulax.evaluation.normalised import ends
 from rulax.records import folder as folders
 from rulax.report.plot import block_curve, seed_mean
 from rulax.text import count, duration
-
-if TYPE_CHECKING:
-    from rulax.commands.train.result import Run
 
 MOST_SEEDS = 20  # rows of the table
 
@@ -50,11 +47,13 @@ def show(run: Run) -> None:
     if summary.get("restarts"):
         why = f"; the last one: {escape(summary['last_failure'])}" if summary["last_failure"] else ""
         console.print(f"[yellow]environments raised errors and were restarted {summary['restarts']} times{why}[/]\n")
-    console.print(f"run folder   {run.folder}", markup=False, soft_wrap=True)
-    console.print(f"the curve    {run.folder}/curve.png", markup=False, soft_wrap=True)
-    console.print(f"train on     rulax train --resume {run.folder} --steps {2 * run.config.steps}", markup=False, soft_wrap=True)
-    console.print(f"in Python    rulax.load('{run.folder}').agent.act(observation)", markup=False, soft_wrap=True)
-    console.print(f"the page     {run.folder}/{folders.REPORT}", markup=False, soft_wrap=True)
+    print_places(
+        ("run folder", run.folder),
+        ("the curve", f"{run.folder}/{folders.CURVE}"),
+        ("train on", f"rulax train --resume {run.folder} --steps {2 * run.config.steps}"),
+        ("in Python", f"rulax.load('{run.folder}').agent.act(observation)"),
+        ("the page", f"{run.folder}/{folders.REPORT}"),
+    )
 
 
 def cell(value: float | None) -> str:

@@ -7,7 +7,6 @@ can always be imported: a missing library is an error with the command that inst
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import math
 import os
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from rulax.envs.actions import Actions, between, one_of, several_of
+from rulax.errors import suggestion
+from rulax.text import convert_like
 
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
 OUT_OF_REACH = 2**30  # a time limit that no episode reaches, and that does not overflow when one is added to it
@@ -33,12 +34,10 @@ def load(module: str, extra: str) -> Any:
 
 def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
     """An adapter's defaults updated by a user's options; unknown and ill-typed options raise a ValueError."""
-    from rulax.envs.registry import as_option
-
     for name in options:
         if name not in defaults:
             raise ValueError(f"'{label}' has no option '{name}'; it has {', '.join(defaults)}")
-    return {**defaults, **{name: as_option(f"'{label}': {name}", defaults[name], value) for name, value in options.items()}}
+    return {**defaults, **{name: convert_like(f"'{label}': {name}", defaults[name], value) for name, value in options.items()}}
 
 
 def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:
@@ -66,10 +65,7 @@ def one_hot(observation: Any, categories: int, first: int = 0) -> np.ndarray:
 
 def unknown_id(library: str, id: str, known: Sequence[str], hint: str = "") -> ValueError:
     """The error for an id that a library does not have, with the ids that look like it."""
-    folded = {name.casefold(): name for name in known}  # 'cartpole-v1' is near to 'CartPole-v1'
-    near = [folded[name] for name in difflib.get_close_matches(id.casefold(), list(folded), n=3, cutoff=0.6)]
-    advice = f"did you mean {' or '.join(near)}?" if near else f"no id looks like it{hint}"
-    return ValueError(f"unknown {library} environment {id!r}; {advice}")
+    return ValueError(f"unknown {library} environment {id!r}{suggestion(id, known, f'no id looks like it{hint}', most=3)}")
 
 
 def read_actions(library: str, id: str, space: Any, bins: int | None = None) -> Actions:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
 from rulax.envs.base import Environment, Transition
-from rulax.envs.registry import as_option
+from rulax.text import convert_like
 from rulax.types import Array, PyTree, strong
 
 
@@ -45,7 +45,7 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> GymnaxEnvironme
     except OSError as error:
         raise ValueError(f"gymnax environment {id!r} could not load its data: {error}") from error
     changed = {
-        name: as_option(f"'gymnax/{id}': {name}", getattr(params, name), options[name]) for name in options if name in numbers
+        name: convert_like(f"'gymnax/{id}': {name}", getattr(params, name), options[name]) for name in options if name in numbers
     }
     params = params.replace(**changed)
     return adapt(id, environment, params, bins)

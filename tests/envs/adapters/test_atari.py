@@ -58,5 +58,5 @@ def test_frames_move_through_the_channels():
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         atari.make("Pong", **options)
-    with pytest.raises(ValueError, match="unknown Atari environment 'Pongg'; did you mean Pong"):
+    with pytest.raises(ValueError, match="unknown Atari environment 'Pongg'; did you mean 'Pong'"):
         atari.make("Pongg")

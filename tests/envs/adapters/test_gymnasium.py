@@ -318,7 +318,7 @@ def test_errors_say_what_to_do(monkeypatch):
         adapter.make("CartPole-v1", bins=3)
     with pytest.raises(ValueError, match=r"'Pendulum-v1' .*: bins must be a whole number of at least 2, not 1"):
         adapter.make("Pendulum-v1", bins=1)
-    with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'Cartpol-v1'; did you mean CartPole-v1"):
+    with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'Cartpol-v1'; did you mean 'CartPole-v1'"):
         adapter.make("Cartpol-v1")
     with pytest.raises(ValueError, match=r"unknown Gymnasium environment 'XYZ/Qqqqqqq-v5'; no id .* 'package:Id-v0'"):
         adapter.make("XYZ/Qqqqqqq-v5")

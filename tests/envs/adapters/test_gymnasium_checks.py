@@ -112,11 +112,11 @@ def test_one_reset_and_one_step_are_all_that_is_looked_at():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_episode_steps": "abc"}, "max_episode_steps must be a whole number, not 'abc'"),
-        ({"max_episode_steps": 2.5}, "max_episode_steps must be a whole number, not 2.5"),
-        ({"max_episode_steps": True}, "max_episode_steps must be a whole number, not True"),
+        ({"max_episode_steps": "abc"}, "max_episode_steps expects a whole number such as 50000, 1e6 or 200k, not 'abc'"),
+        ({"max_episode_steps": 2.5}, "max_episode_steps expects a whole number such as 50000, 1e6 or 200k, not 2.5"),
+        ({"max_episode_steps": True}, "max_episode_steps expects a whole number such as 50000, 1e6 or 200k, not True"),
         ({"max_episode_steps": 0}, "max_episode_steps must be at least 1, or -1 for no limit, not 0"),
-        ({"flatten": 5}, "flatten must be true or false, not 5"),
+        ({"flatten": 5}, "flatten expects true or false, not 5"),
     ],
 )
 def test_options_are_read(options, message):

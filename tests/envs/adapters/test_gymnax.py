@@ -181,7 +181,7 @@ def test_continuous_actions_are_chosen_by_bins(id):
 
 
 def test_errors_say_what_to_do(monkeypatch):
-    with pytest.raises(ValueError, match=r"unknown gymnax environment 'cartpole-v1'; did you mean CartPole-v1"):
+    with pytest.raises(ValueError, match=r"unknown gymnax environment 'cartpole-v1'; did you mean 'CartPole-v1'"):
         adapter.make("cartpole-v1")
     with pytest.raises(ValueError, match=r"unknown gymnax environment 'qqqq'; no id looks like it"):
         adapter.make("qqqq")

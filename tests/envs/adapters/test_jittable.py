@@ -54,7 +54,7 @@ def test_sokoban_levels_differ_and_are_truncated(sokoban_world):
     assert make("jumanji/Sokoban", levels=3).limit == 120
     with pytest.raises(ValueError, match="levels must be at least 1"):
         make("jumanji/Sokoban", levels=0)
-    with pytest.raises(ValueError, match="unknown Jumanji environment 'Sokobann'; did you mean Sokoban"):
+    with pytest.raises(ValueError, match="unknown Jumanji environment 'Sokobann'; did you mean 'Sokoban'"):
         make("jumanji/Sokobann")
 
 

@@ -5,7 +5,7 @@ import importlib.util
 import jax
 import pytest
 
-from rulax.commands.config import TrainConfig, build
+from rulax.commands.train.settings import build_train
 from rulax.commands.train.setup import prepare
 from rulax.envs import make
 from rulax.envs.catalogue import adapter_families
@@ -30,7 +30,7 @@ def test_it_learns_from_the_real_world(name):
     environment, options = WORLDS[name]
     if importlib.util.find_spec(adapter_families()[environment.partition("/")[0]].package) is None:
         pytest.skip(f"the package of {environment} is not installed")
-    own = build(TrainConfig, {"preset": name})
+    own = build_train({"preset": name})
     assert own.env in ("", None, environment)
     config, _ = shrunken(name)
     prepared = prepare(config, make(environment, **own.env_options, **options), Recipe(disco(SMALL), LEARNING, NETWORK))

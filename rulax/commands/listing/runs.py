@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import csv
 import importlib.util
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rulax.commands.bounds import check_bounds
-from rulax.commands.config import BoardConfig, RunsConfig, build
+from rulax.commands.listing.settings import BoardConfig, RunsConfig
+from rulax.commands.settings import assemble, check_bounds, read_values
 from rulax.errors import UserError, suggestion
+from rulax.files import read_json, write_atomically
 from rulax.records import folder as folders
 
 Entry = dict[str, Any]
@@ -27,7 +27,7 @@ SCORES = ("final_return", "score")  # numbers that mean something only between r
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of `rulax runs`."""
-    config: RunsConfig = build(RunsConfig, values)
+    config = assemble(RunsConfig, read_values(RunsConfig, values))
     entries = list_runs(Path(config.folder))
     check_columns([*config.filter, config.sort])
     entries = ordered([entry for entry in entries if matches(entry, config.filter)], config.sort, config.reverse)
@@ -43,7 +43,7 @@ def command(values: dict[str, Any]) -> int:
 
 def board_command(values: dict[str, Any]) -> int:
     """Entry point of `rulax board`: TensorBoard until Ctrl-C."""
-    config: BoardConfig = build(BoardConfig, values)
+    config = assemble(BoardConfig, read_values(BoardConfig, values))
     check_bounds(config)
     if not Path(config.folder).is_dir():
         raise UserError(f"{config.folder} is no folder; `rulax board DIR` shows the runs in DIR")
@@ -80,7 +80,7 @@ def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
 
 def describe(folder: Path, root: Path) -> Entry:
     """One run in a few numbers. A run that was killed has no summary: then its metrics are counted."""
-    config, summary = read(folder / folders.CONFIG), read(folder / folders.SUMMARY)
+    config, summary = read_json(folder / folders.CONFIG), read_json(folder / folders.SUMMARY)
     settings = config.get("settings", {})
     rows, broken = metrics(folder)
     last = rows[-1] if rows else {}
@@ -111,7 +111,7 @@ def describe(folder: Path, root: Path) -> Entry:
 
 def of_comparison(folder: Path, settings: Entry) -> Entry:
     """A comparison's own numbers: the best rule's interquartile mean."""
-    results = read(folder / "compare.json")
+    results = read_json(folder / folders.COMPARISON)
     overall = (results.get("statistics") or {}).get("overall") or {"rules": {}}
     scores = {rule: found["iqm"]["value"] for rule, found in overall["rules"].items()}
     return {
@@ -124,7 +124,7 @@ def of_comparison(folder: Path, settings: Entry) -> Entry:
 
 def of_methods(folder: Path, settings: Entry) -> Entry:
     """The experiments of a method: the mean of their scores on the common axis."""
-    records = [read(path) for path in sorted(folder.glob("*.*.json"))]
+    records = [read_json(path) for path in sorted(folder.glob("*.*.json"))]
     scores = [float(record["score"]) for record in records if record.get("score") is not None]
     return {
         "env": settings.get("experiment") or f"{len(records)} experiments",
@@ -134,15 +134,6 @@ def of_methods(folder: Path, settings: Entry) -> Entry:
         "score": sum(scores) / len(scores) if scores else None,
         "seconds": sum(record.get("wall_s", 0) for record in records),
     }
-
-
-def read(path: Path) -> Entry:
-    """A JSON file; nothing if it is not there or broken."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def metrics(folder: Path) -> tuple[list[Entry], list[int]]:
@@ -216,7 +207,12 @@ def show(entries: list[Entry]) -> None:
     if not entries:
         print("no run matches")
         return
-    formats = {"seconds": duration, "steps": count, "final_return": shown_return, "score": "{:.3g}".format}
+    formats: dict[str, Callable[[Any], str]] = {
+        "seconds": duration,
+        "steps": count,
+        "final_return": shown_return,
+        "score": "{:.3g}".format,
+    }
     formats["finished"] = lambda value: "yes" if value else "unfinished"
     columns = [name for name in COLUMNS if name == "finished" or any(entry[name] not in (None, 0) for entry in entries)]
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -236,6 +232,6 @@ def write_csv(path: Path, entries: list[Entry]) -> None:
     writer.writeheader()
     writer.writerows(entries)
     try:
-        folders.write_atomically(path, text.getvalue())
+        write_atomically(path, text.getvalue())
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -8,7 +8,9 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from rulax.commands.config import DEFAULT_RULE, GetRuleConfig, ListConfig, build
+from rulax.commands.listing.settings import GetRuleConfig, ListConfig
+from rulax.commands.settings import assemble, read_values
+from rulax.commands.train.settings import DEFAULT_RULE
 from rulax.errors import UserError, suggestion
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def envs_command(values: dict[str, str]) -> int:
     from rulax.envs.catalogue import adapter_families
     from rulax.envs.registry import list_environments
 
-    wanted = build(ListConfig, values).filter
+    wanted = assemble(ListConfig, read_values(ListConfig, values)).filter
     families = [each for each in adapter_families().values() if wanted.lower() in " ".join(described(each)[::3]).lower()]
     entries = [(entry.name, entry.summary) for entry in list_environments()]
     if show("envs", "environment", entries, wanted, bool(families)) and families:
@@ -73,7 +75,7 @@ def rules_command(values: dict[str, str]) -> int:
     from rulax.rules.registry import list_rules
 
     entries = [(name, summary + mark(name)) for name, summary in list_rules().items()]
-    show("rules", "rule", entries, build(ListConfig, values).filter)
+    show("rules", "rule", entries, assemble(ListConfig, read_values(ListConfig, values)).filter)
     print("\nuse one with: rulax train catch --rule NAME   (its options: --rule-options KEY=VALUE)")
     return 0
 
@@ -91,7 +93,7 @@ def get_rule_command(values: dict[str, str]) -> int:
     """Entry point of `rulax rules get`."""
     from rulax.rules.registry import RULES, UnknownRule
 
-    config = build(GetRuleConfig, values)
+    config = assemble(GetRuleConfig, read_values(GetRuleConfig, values))
     if config.name not in INSTALLABLE:
         if not config.name:
             raise UserError("which rule? for example: rulax rules get disco103")

@@ -1,0 +1,153 @@
+"""From names to objects: environments, recipes, trainers. Every mistake of a user that shows there becomes a `UserError`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rulax.commands.settings import check_settings, override
+from rulax.errors import UserError
+from rulax.text import to_bytes, to_options
+
+if TYPE_CHECKING:
+    from rulax.commands.train.settings import TrainConfig
+    from rulax.envs.base import Environment, HostEnvironment
+    from rulax.learning.train import Trainer
+    from rulax.rules.base import Recipe
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Around code that builds something from a user's settings: a ValueError there is about those settings."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (ValueError, ImportError) as error:
+        raise UserError(str(error)) from error
+
+
+def start_jax(platform: str, precision: str = "default", cache: bool = True) -> None:
+    """Set JAX up; imported here so that mistakes in names are reported without waiting for it."""
+    from rulax.parallel.setup import set_up
+
+    set_up(platform, precision, cache)
+
+
+# -- environments --------------------------------------------------------------------------------------------------------------
+
+
+class EnvironmentSpec(NamedTuple):
+    """An environment with options, as a user wrote it."""
+
+    name: str  # as in `catch:rows=5,columns=5`
+    env: str
+    options: dict[str, Any]
+
+
+def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
+    """`("catch:rows=5", "columns=5", "grid/delayed")` -> `("catch:rows=5,columns=5", "grid/delayed")`.
+
+    A piece with `=` and without `:` is an option of the environment before it; commas in brackets separate nothing.
+    """
+    specs: list[str] = []
+    for piece in _split_commas(",".join(parts)):
+        if "=" in piece and ":" not in piece.partition("=")[0] and specs:
+            specs[-1] += f",{piece}" if ":" in specs[-1] else f":{piece}"
+        elif piece:
+            specs.append(piece)
+    return tuple(specs)
+
+
+def _split_commas(text: str) -> list[str]:
+    """Pieces between the commas that stand in no bracket: `kinds=[[1,0],[2,1]],height=5` has two."""
+    pieces, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces]
+
+
+def read_spec(text: str) -> EnvironmentSpec:
+    """`catch:rows=5,columns=5` as an environment with options."""
+    env, colon, rest = text.partition(":")
+    if colon and "=" not in rest:
+        return EnvironmentSpec(text, text, {})  # as Gymnasium writes `package:ID`
+    pieces = [piece for piece in _split_commas(rest) if piece]
+    return EnvironmentSpec(text, env, to_options(f"'{env}'", pieces) if colon else {})
+
+
+def make_environment(name: str, options: Mapping[str, Any]) -> Environment | HostEnvironment:
+    """An environment by name."""
+    from rulax.envs.registry import make
+
+    with user_errors():
+        try:
+            return make(name, **options)
+        except TypeError as error:
+            raise UserError(f"environment '{name}' cannot be made with these options: {error}") from error
+
+
+def check_one_choice(name: str, environment: Environment | HostEnvironment, command: str) -> None:
+    """Refuse actions of several dimensions for a command that supports only one choice per step."""
+    if environment.action_dimensions:
+        raise UserError(
+            f"in '{name}' an action is {environment.action_dimensions} choices at once, which {command} does not support; train "
+            "and compare do, and `rulax envs` lists environments with one choice"
+        )
+
+
+# -- rules and trainers ----------------------------------------------------------------------------------------------------------
+
+
+def registered_recipe(name: str, options: Mapping[str, Any]) -> Recipe:
+    """A rule by name, with its recommended settings."""
+    from rulax.rules.registry import make_rule
+
+    with user_errors():
+        try:
+            return make_rule(name, **options)
+        except TypeError as error:
+            raise UserError(f"rule '{name}' cannot be made with these options: {error}") from error
+
+
+def make_recipe(name: str, options: Mapping[str, Any], overrides: Mapping[str, Any], recipe: Recipe | None = None) -> Recipe:
+    """A rule by name, or a ready-made one, with its settings overridden and checked."""
+    recipe = recipe or registered_recipe(name, options)
+    recipe = recipe._replace(learning=override(recipe.learning, overrides), network=override(recipe.network, overrides))
+    if not recipe.learning.replay and recipe.learning.warmup:
+        if overrides.get("warmup"):
+            raise UserError(f"warmup ({recipe.learning.warmup}) fills the replay buffer, but replay is 0; give --replay too")
+        recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, warmup=0))
+    check_settings(recipe.learning, recipe.network)
+    return recipe
+
+
+def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainConfig) -> Trainer:
+    """What trains the agents of a configuration."""
+    from rulax.learning import train
+
+    with user_errors():
+        settings = train.TrainerConfig(
+            seeds=config.seeds,
+            total_steps=config.steps,
+            task=config.task,
+            overlap=config.overlap,
+            replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
+            most_restarts=config.most_restarts,
+        )
+        return train.make_trainer(environment, recipe, settings)
+
+
+def with_options(settings: Any, options: Mapping[str, Any]) -> Any:
+    """A copy of Sizes or Constants with those options of a rule that belong to it."""
+    from rulax.text import convert_like
+
+    known = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    own = {name: convert_like(name, known[name], value) for name, value in options.items() if name in known}
+    return dataclasses.replace(settings, **own)

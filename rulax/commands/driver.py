@@ -1,0 +1,153 @@
+"""Drives the long commands: progress, signals, checkpoints, interruption, and the result at the end, the same for all of them.
+
+A command writes a `Job`: what there is to do, what to show of it, how to save it and what it comes to. Its work is a generator
+that yields wherever it may be shown, saved or stopped, so that it reads as the plain loop that it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
+
+from rulax.commands.progress import Shown, Silent
+from rulax.commands.signals import StopRequest
+from rulax.errors import Interrupted, TrainingStopped
+
+Result = TypeVar("Result", covariant=True)
+
+
+class Stopped(Exception):
+    """The user asked to stop, in a place where only an exception leads out."""
+
+
+class Job(Protocol[Result]):
+    """Something that takes long."""
+
+    title: str
+    checkpoint_minutes: float  # between checkpoints
+
+    def status(self) -> Shown:
+        """What the progress bar shows now."""
+
+    def work(self, driver: Driver) -> Iterator[None]:
+        """Do everything that is left to do. Yields between two pieces, where the job can be shown, saved and stopped."""
+
+    def save(self) -> None:
+        """Write what is needed to go on from here."""
+
+    def conclude(self, finished: bool) -> Result:
+        """Write the results, and return them. Called at the end, after an interruption, and when training cannot go on."""
+
+    def how_to_go_on(self) -> str:
+        """What an interrupted user reads: how far it came, and the command that goes on."""
+
+    def close(self) -> None:
+        """Release what the job holds."""
+
+
+class Driver:
+    """What a job may ask for while it works."""
+
+    def __init__(self, progress: Silent, stop: StopRequest):
+        self.progress, self.stop = progress, stop
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the user asked to stop."""
+        return self.stop.requested
+
+    def phase(self, text: str) -> None:
+        """Say what is being done, such as compiling; `Stopped` is raised if the user asked to stop before it began."""
+        self.check()
+        self.progress.phase(text)
+
+    def check(self) -> None:
+        """Raise `Stopped` if the user asked to stop."""
+        if self.stopping:
+            raise Stopped
+
+    def message(self, text: str) -> None:
+        """One line that stays."""
+        self.progress.message(text)
+
+
+def drive(job: Job[Result], progress: Silent, stop: StopRequest) -> Result:
+    """Do the work of a job. Every way out saves it: its end, Ctrl-C or SIGTERM (`Interrupted`), and `TrainingStopped`."""
+    finished, working, saved_at = False, False, time.monotonic()
+    progress.start(job.title, job.status())
+    try:
+        try:
+            for _ in job.work(Driver(progress, stop)):
+                if working:  # before the first piece, which compiles, there is nothing to show
+                    progress.update(job.status())
+                working = True
+                if stop.requested:
+                    break
+                if time.monotonic() - saved_at > 60 * job.checkpoint_minutes:
+                    job.save()
+                    saved_at = time.monotonic()
+            else:
+                finished = True
+                progress.update(job.status())
+        except Stopped:
+            pass
+        job.save()
+        result = job.conclude(finished)
+    except TrainingStopped:
+        job.conclude(False)  # what there is; the state is no longer good, so nothing is saved
+        raise
+    finally:
+        progress.stop()
+        job.close()
+    if not finished:
+        raise Interrupted(job.how_to_go_on(), result)
+    return result
+
+
+class Clock:
+    """Time spent on a run, earlier parts of a resumed one included."""
+
+    def __init__(self, seconds: float = 0.0, cpu_seconds: float = 0.0):
+        self.began, self.cpu_began = time.monotonic() - seconds, time.process_time() - cpu_seconds
+
+    @property
+    def seconds(self) -> float:
+        """Wall-clock time."""
+        return time.monotonic() - self.began
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all threads."""
+        return time.process_time() - self.cpu_began
+
+
+class Pace:
+    """How fast a run is, measured from the end of its first piece of work, which includes compiling."""
+
+    def __init__(self) -> None:
+        self.start: tuple[float, int] | None = None
+
+    def measure(self, step: int, total: int) -> tuple[float, float | None]:
+        """Steps per second (0 while unknown) and seconds left, at a step later than that of the first call."""
+        if self.start is None or step <= self.start[1]:
+            return 0.0, None
+        speed = (step - self.start[1]) / (time.monotonic() - self.start[0])
+        return speed, max(0.0, (total - step) / speed)
+
+    def begin(self, step: int) -> None:
+        """The first piece of work is done."""
+        if self.start is None:
+            self.start = (time.monotonic(), step)
+
+
+def print_places(*places: tuple[str, Any]) -> None:
+    """Where things are, one line each; what a user should open comes last."""
+    for name, what in places:
+        print(f"{name:<12} {what}")
+
+
+def stopped_text(where: str, command: str, page: Any = None) -> str:
+    """What an interrupted user reads."""
+    seen = f"\nWhat there is so far:\n  {page}" if page else ""
+    return f"stopped {where}; everything is saved. To go on:\n  {command}{seen}"

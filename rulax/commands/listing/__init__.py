@@ -1,0 +1,1 @@
+"""`rulax envs`, `rules`, `runs` and `board`: what there is."""

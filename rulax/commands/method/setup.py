@@ -1,0 +1,60 @@
+"""Finds the experiments that `rulax method` is asked for, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rulax.commands import resume as resuming
+from rulax.commands.method.settings import MethodConfig
+from rulax.commands.settings import assemble, check_bounds, read_values, recorded
+from rulax.errors import UserError, suggestion
+from rulax.files import write_json
+from rulax.methods.base import Experiment
+from rulax.methods.catalogue import METHODS, experiments_of
+from rulax.records import folder as folders
+from rulax.records.provenance import how_made
+
+KIND = "method"
+
+
+def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
+    """A new folder, once it is certain that everything named exists."""
+    config = assemble(MethodConfig, read_values(MethodConfig, values))
+    check_bounds(config)
+    chosen(config)
+    folders.check_free(config.out)
+    folder = folders.create_new(config.out, KIND, config.method)
+    write_json(folder / folders.CONFIG, how_made(KIND, recorded(config, "platform")))
+    return config, folder
+
+
+def resumed(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
+    """An earlier folder: other settings than its own would mix different experiments in one table."""
+    folder = Path(values["resume"])
+    saved = resuming.read_record(folder, KIND)["settings"]
+    changes = resuming.accept(MethodConfig, read_values(MethodConfig, values), saved, folder)
+    return assemble(MethodConfig, {**saved, **changes}), folder
+
+
+def chosen(config: MethodConfig) -> list[Experiment]:
+    """The experiments that the configuration names."""
+    name = config.method
+    if not name:
+        raise UserError(f"which method? one of {', '.join(METHODS)}, or `rulax method list`, or `rulax method all --suite quick`")
+    if name == "all":
+        if config.experiment:
+            raise UserError("--experiment names one experiment of one method; with `all` leave it out")
+        return [experiment for method in METHODS for experiment in experiments_of(method)]
+    if name not in METHODS:
+        raise UserError(f"unknown method '{name}'{suggestion(name, [*METHODS, 'list', 'all'])}")
+    experiments = experiments_of(name)
+    if why := experiments[0].unavailable():
+        raise UserError(f"{name} cannot run: {why}")
+    if not config.experiment:
+        return list(experiments)
+    found = [experiment for experiment in experiments if experiment.name == config.experiment]
+    if not found:
+        names = [experiment.name for experiment in experiments]
+        raise UserError(f"{name} has no experiment '{config.experiment}'{suggestion(config.experiment, names)}")
+    return found

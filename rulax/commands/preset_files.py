@@ -1,0 +1,79 @@
+"""Preset files: settings by name, in YAML or JSON. Those of the package stand in the folder `presets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rulax.commands.settings import read_values
+from rulax.errors import UserError, suggestion
+from rulax.records.earlier import PARTS, complete
+
+PRESETS = Path(__file__).parent / "presets"
+SUITES = "discover"  # the folder of presets that only `rulax discover` understands
+EXAMPLE = "example"  # in a preset that leaves the environment to the user: one that it is for, named where none was given
+
+
+def preset_names(suites: bool = False) -> dict[str, str]:
+    """The presets that come with the package, each with the first line of its file; a folder's go by `folder/name`.
+
+    Those of `rulax discover` are called suites and are no other command's business.
+    """
+    root = PRESETS / SUITES if suites else PRESETS
+    paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
+    names = {path: path.relative_to(root).with_suffix("").as_posix() for path in paths}
+    names = {path: name for path, name in names.items() if not name.startswith(f"{SUITES}/")}
+    return {name: path.read_text().partition("\n")[0].lstrip("# ").strip() for path, name in names.items()}
+
+
+def load_preset(name: str) -> dict[str, Any]:
+    """The settings in a preset, by name or by file. The `config.json` of an earlier run is a preset too."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        path = PRESETS / f"{name}.yaml"
+        if not path.exists():
+            known = preset_names()
+            if name in preset_names(suites=True):
+                raise UserError(f"'{name}' is a suite, not a preset: rulax discover {name}")
+            raise UserError(f"unknown preset '{name}'{suggestion(name, known, 'known: ' + ', '.join(known))}")
+    import yaml  # here, because most commands never read a preset
+
+    try:
+        values = yaml.safe_load(path.read_text())  # JSON is YAML
+    except OSError as error:
+        raise UserError(f"preset {name} cannot be read: {error.strerror or error}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        raise UserError(f"preset {name} is not valid YAML or JSON{'' if mark is None else f' (line {mark.line + 1})'}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UserError(f"preset {name} must hold settings by name, such as `learning_rate: 1e-3`")
+    if "versions" not in values:
+        return values
+    record = complete(values)
+    return {name: value for part in ("settings", *PARTS) for name, value in record.get(part, {}).items()}
+
+
+def read_preset(cls: type, name: str, ignored: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """A preset's settings for one command, converted; `ignored` are those that only another command understands."""
+    values = {key: value for key, value in load_preset(name).items() if key not in ignored}
+    preset = read_values(cls, values, f"preset {name}")
+    if "preset" in preset or "resume" in preset:
+        raise UserError(f"preset {name}: a preset cannot name another preset or a run to resume")
+    return preset
+
+
+def merge(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given wins. Options of an environment or a rule belong to it: naming another one drops the preset's.
+
+    Where a preset names none (ProcGen has 16 games), its options are for whichever is named.
+    """
+    merged = {**preset, **given}
+    for owner in ("env", "rule"):
+        options = f"{owner}_options"
+        meant = owner not in preset or given.get(owner, preset[owner]) == preset[owner]
+        kept = preset.get(options, {}) if meant else {}
+        merged[options] = {**kept, **given.get(options, {})}
+    return merged

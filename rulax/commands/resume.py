@@ -1,0 +1,74 @@
+"""The one policy of `--resume`: a run goes on with the settings of its folder, and only some of them may be given anew.
+
+Which ones is said where each setting is declared (`on_resume` in its field). Repeating a setting of the folder is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rulax.commands.fields import changeable, flags_in_words
+from rulax.commands.settings import settings_keys
+from rulax.errors import UserError
+from rulax.files import jsonable
+from rulax.records import folder as folders
+
+KINDS = {
+    "train": "a training run",
+    "discover": "a discovery",
+    "compare": "a comparison",
+    "method": "experiments of methods",
+}
+
+
+def read_record(folder: Path, kind: str) -> dict[str, Any]:
+    """The `config.json` of a run of this kind; another kind is refused with the command that it belongs to."""
+    record = folders.read_config(folder)
+    found = record["kind"]
+    if found != kind:
+        other = f"; go on with it by: rulax {found} --resume {folder}" if found in KINDS else ""
+        raise UserError(f"{folder} holds {KINDS.get(found, 'something else')}, not {KINDS[kind]}{other}")
+    return record
+
+
+def accept(cls: type, given: Mapping[str, Any], saved: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings that a resumed run takes from what was given now; a `UserError` if another one differs from the folder's.
+
+    Args:
+        cls: the settings of the command.
+        given: what the user gave, converted.
+        saved: what the folder was made with, by name.
+        folder: where it is, which `--resume` and perhaps `--out` name.
+    """
+    allowed = changeable(cls)
+    if given.get("out") and Path(given["out"]) != folder:
+        raise UserError(f"a resumed run goes on in its own folder, {folder}; leave --out out")
+    fixed = {name: value for name, value in given.items() if name not in (*allowed, "resume", "out")}
+    for name in fixed:
+        if name not in saved and name not in settings_keys(cls):
+            raise UserError(f"{name} cannot be given with --resume; only {flags_in_words(allowed)} may be")
+    changed = differences(fixed, saved)
+    if changed:
+        only = flags_in_words(allowed)
+        raise UserError(f"{folder} was made with other settings, which a resumed run keeps: {changed}; only {only} may change")
+    return {name: value for name, value in given.items() if name in allowed}
+
+
+def differences(now: Mapping[str, Any], saved: Mapping[str, Any]) -> str:
+    """The settings that are not what the folder says, as part of a sentence; empty if none is."""
+    changed = {name: (saved.get(name), value) for name, value in now.items() if jsonable(value) != jsonable(saved.get(name))}
+    return ", ".join(f"{name} is {_short(there)} there and not {_short(here)}" for name, (there, here) in changed.items())
+
+
+def check_budget(folder: Path, made: int, wanted: int, given: bool, unit: str) -> None:
+    """Refuse a budget that is spent already; `given` says whether the user named it."""
+    if not given and wanted <= made:
+        raise UserError(f"{folder} is finished, after {made} {unit}; a larger --steps N goes on")
+    if wanted < made:
+        raise UserError(f"{folder} has already made {made} {unit}, more than --steps {wanted}")
+
+
+def _short(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else "not set" if value is None else str(value)

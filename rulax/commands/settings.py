@@ -1,0 +1,193 @@
+"""What every command's settings have in common: fields that several of them share, and how given values become a configuration.
+
+One dataclass per command, in the `settings.py` of its folder; flags, presets and Python keywords are all made from its fields.
+Precedence: what the rule recommends < preset < flags. No JAX here: `--help` reads this file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from rulax.commands.fields import field_types
+from rulax.errors import UserError, suggestion
+from rulax.settings import Learning, Network, earlier_names, setting
+from rulax.text import convert
+
+Config = TypeVar("Config")
+HOST = "environments that step on the CPU, such as Gymnasium's"
+AGENTS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
+LARGEST_SEED = 2**32 - 1
+NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides")  # where a run goes, not what it is; overrides are resolved
+
+
+# -- fields that several commands share ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Computing:
+    """Commands that compute something."""
+
+    platform: Literal["auto", "cpu", "gpu", "tpu"] = setting("auto", "run", on_resume=True)
+    """Where to compute; auto takes an accelerator if there is one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Writing(Computing):
+    """Commands that leave a folder."""
+
+    out: str = setting("", "run", metavar="DIR")
+    """Folder to write to [default: a new one in runs/]."""
+    quiet: bool = setting(False, "run", on_resume=True)
+    """Show no progress and no table; print only the folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resumable(Writing):
+    """Commands that can go on where they stopped."""
+
+    resume: str = setting("", "run", metavar="DIR")
+    """Go on with the run in this folder, with its settings; of these only {changeable} may change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Running(Resumable):
+    """Commands that train for long and keep checkpoints."""
+
+    seed: int = setting(0, "run", at_least=0, at_most=LARGEST_SEED)
+    """Seed of all random numbers."""
+    checkpoint_minutes: float = setting(5.0, "run", above=0, on_resume=True)
+    """Minutes between checkpoints; there is always one at the start and one at the end."""
+    precision: Literal["default", "float32", "bfloat16"] = setting("default", "run")
+    """Precision of matrix products."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HostLoop:
+    """The loop around environments that step on the CPU, for commands that train agents in them."""
+
+    overlap: Literal["auto", "on", "off"] = setting("auto", HOST)
+    """Act while learning, with parameters that are one update old; auto does so where experience is replayed."""
+    replay_limit: str = setting("", HOST, metavar="BYTES", on_resume=True)
+    """Largest replay buffer of all seeds together, for example 4GiB [default: 80 % of the memory that is free]."""
+    most_restarts: int = setting(10, HOST, at_least=0, on_resume=True)
+    """How often the environment of one stream may raise an error and be restarted before the run gives up."""
+
+    def host_only(self) -> list[str]:
+        """Those that were given and would do nothing in an environment that runs on the device."""
+        return [name for name, given in (("overlap", self.overlap != "auto"), ("replay_limit", self.replay_limit)) if given]
+
+
+# -- from given values to a configuration --------------------------------------------------------------------------------------
+
+
+def parts_of(cls: type) -> tuple[type, ...]:
+    """The dataclasses whose fields this command may override, such as Learning and Network."""
+    return tuple(part for field in dataclasses.fields(cls) for part in field.metadata.get("settings", ()))
+
+
+def settings_keys(cls: type) -> set[str]:
+    """The names of those fields."""
+    return {field.name for part in parts_of(cls) for field in dataclasses.fields(part)}
+
+
+def known_keys(cls: type) -> dict[str, Any]:
+    """Every name that a preset, a flag or a keyword may set for this command, with its type."""
+    own = {field.name: field_types(cls)[field.name] for field in dataclasses.fields(cls) if not field.metadata.get("settings")}
+    return own | {name: hint for part in parts_of(cls) for name, hint in field_types(part).items()}
+
+
+def read_values(cls: type, values: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+    """Values by name, checked and converted; an unknown name is an error that names the nearest known one.
+
+    `source` is the file that they come from; without one they come from a user, who gets a note where a name has changed.
+    """
+    known, earlier = known_keys(cls), earlier_names(cls, *parts_of(cls))
+    where = f"{source}: " if source else ""
+    result = {}
+    for name, value in values.items():
+        if name in earlier:
+            if not source:
+                print(f"note: the setting {name} is called {earlier[name]} now", file=sys.stderr)
+            name = earlier[name]
+        if name not in known:
+            raise UserError(f"{where}unknown setting '{name}'{suggestion(name, known, 'see docs/command_line.md for all of them')}")
+        if value is not None:
+            result[name] = convert(f"{where}{name}", known[name], value)
+    return result
+
+
+def assemble(cls: type[Config], given: Mapping[str, Any]) -> Config:
+    """A configuration from converted values: the command's own fields, and what overrides settings of agents."""
+    overrides = {name: value for name, value in given.items() if name in settings_keys(cls)}
+    own: dict[str, Any] = {name: value for name, value in given.items() if name not in overrides}
+    return cls(**own, **({"overrides": overrides} if parts_of(cls) else {}))
+
+
+def recorded(config: Any, *left_out: str) -> dict[str, Any]:
+    """The settings that `config.json` keeps; those of agents are kept beside them."""
+    return {name: value for name, value in dataclasses.asdict(config).items() if name not in (*NOT_RECORDED, *left_out)}
+
+
+def override(settings: Config, overrides: Mapping[str, Any]) -> Config:
+    """A copy of Learning, Network or Discovery with those overrides that belong to it."""
+    own = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    return dataclasses.replace(settings, **{name: value for name, value in overrides.items() if name in own})  # type: ignore[type-var]
+
+
+# -- bounds ----------------------------------------------------------------------------------------------------------------------
+
+
+def check_bounds(settings: Any) -> None:
+    """Each number of a dataclass against the bounds of its own field."""
+    for field in dataclasses.fields(settings):
+        bounds, value = field.metadata.get("bounds", {}), getattr(settings, field.name)
+        if bounds.get("not_empty") and value == ():
+            raise UserError(f"{field.name} needs at least one number, for example 64")
+        for number in value if isinstance(value, tuple) else (value,):
+            if not _within(number, bounds):
+                found = f"{number:g}" if isinstance(number, float) else number
+                raise UserError(f"{field.name} must {_in_words(bounds)}, not {found}")
+
+
+def _within(number: Any, bounds: Mapping[str, float]) -> bool:
+    tests = {
+        "at_least": lambda bound: number >= bound,
+        "above": lambda bound: number > bound,
+        "at_most": lambda bound: number <= bound,
+        "below": lambda bound: number < bound,
+    }
+    return all(tests[name](bound) for name, bound in bounds.items() if name in tests)
+
+
+def _in_words(bounds: Mapping[str, float]) -> str:
+    if "at_least" in bounds and "at_most" in bounds:
+        return f"lie between {bounds['at_least']} and {bounds['at_most']}"
+    if bounds.get("at_least") == 0 and "below" not in bounds:
+        return "not be negative"
+    words = {"at_least": "at least", "above": "greater than", "at_most": "at most", "below": "less than"}
+    return "be " + " and ".join(f"{words[name]} {bound}" for name, bound in bounds.items() if name in words)
+
+
+def check_settings(learning: Learning, network: Network) -> None:
+    """What a trainer is about to be built from: each number, and numbers that must fit together."""
+    check_bounds(learning)
+    check_bounds(network)
+    size, name = (learning.batch, "batch") if learning.batch else (learning.streams, "streams")
+    if size % learning.minibatches:
+        raise UserError(f"{name} ({size}) must be divisible by minibatches ({learning.minibatches})")
+    if learning.burn_in >= learning.unroll:
+        raise UserError(f"burn_in ({learning.burn_in}) must leave something of a trajectory of {learning.unroll} steps (unroll)")
+    if learning.burn_in and network.core == "none":
+        raise UserError("burn_in refreshes the memory of a recurrent agent, and this one has none: --core lstm, or leave it out")
+    fresh = size - round(size * learning.replay)
+    if fresh > learning.streams:
+        raise UserError(
+            f"batch ({size}) with replay {learning.replay:g} needs {fresh} fresh trajectories per update, but there are only "
+            f"{learning.streams} streams"
+        )
+    held = -(-learning.capacity // learning.streams) * learning.streams
+    if learning.replay > 0 and learning.warmup > held:
+        raise UserError(f"warmup ({learning.warmup}) must not exceed the capacity of the replay buffer ({held})")

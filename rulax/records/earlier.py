@@ -1,0 +1,87 @@
+"""What earlier versions wrote, read as today's: one table each for settings, tensors and facts that have other names now.
+
+Names of settings and what runs did before a setting existed are metadata of the field itself (`formerly` and `before` in
+rulax/settings.py). A folder that cannot be read as today's is refused with a sentence that says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rulax.discovery.settings import Discovery
+from rulax.settings import Learning, Network, earlier_names, with_current_names
+
+if TYPE_CHECKING:  # `--help` reads this file and must not wait
+    import numpy as np
+
+FORMAT = 2  # of a checkpoint; those before it carry no number
+PARTS: dict[str, type] = {"discovery": Discovery, "learning": Learning, "network": Network}  # of config.json
+
+# Paths of tensors in checkpoints of format 1, as regular expressions, and what stands there today.
+TENSORS = (
+    (r"\.learner(?=[.\[])", ".learner_state"),
+    (r"\.world(?=[.\[]|$)", ".env_state"),
+    (r"\.births$", ".resets"),
+)
+
+
+# -- settings ------------------------------------------------------------------------------------------------------------------
+
+
+def complete(record: dict[str, Any]) -> dict[str, Any]:
+    """A `config.json` with today's names, its kind, and the values of settings that are younger than it.
+
+    Such a setting gets what runs did before it existed: a rule may recommend something else today.
+    """
+    record = {"kind": "discover" if "discovery" in record else "train"} | record
+    for part, cls in PARTS.items():
+        if part in record:
+            record[part] = _before(cls) | with_current_names(record[part], cls)
+    return record
+
+
+def original(settings: Mapping[str, Any], *classes: type) -> dict[str, Any]:
+    """Settings by their first names, without those that are as before they existed: fingerprints are made of this.
+
+    So a fingerprint of an earlier version stays valid when a setting is renamed or added.
+    """
+    first = {new: old for old, new in earlier_names(*classes).items()}
+    new = {name: value for cls in classes for name, value in _before(cls).items()}
+    kept = {name: value for name, value in settings.items() if name not in new or new[name] != value}
+    return {first.get(name, name): value for name, value in kept.items()}
+
+
+def _before(cls: type) -> dict[str, Any]:
+    return {field.name: field.metadata["before"] for field in dataclasses.fields(cls) if "before" in field.metadata}
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------------------
+
+
+def current_tensors(tensors: Mapping[str, np.ndarray], known: Collection[str]) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint of format 1 under today's names; `known` are those that the state of today has."""
+    return {name if name in known else _current_path(name): value for name, value in tensors.items()}
+
+
+def _current_path(name: str) -> str:
+    for old, new in TENSORS:
+        name = re.sub(old, new, name)
+    return name
+
+
+def current_array(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
+    """Starts of episodes were booleans once; today they are whole numbers, of which 1 is an episode."""
+    return array.astype(wanted) if array.dtype.kind == "b" and wanted.kind in "iu" else array
+
+
+def current_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a checkpoint: discovery kept most of its own under `books`, and called the length of a row `rows_of`."""
+    books = facts.get("books")
+    if books is None:
+        return facts
+    others = {name: value for name, value in facts.items() if name != "books"}
+    flat = {name: value for name, value in books.items() if name != "rows_of"}
+    return others | flat | {"window": books["rows_of"]}

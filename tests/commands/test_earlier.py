@@ -1,0 +1,94 @@
+"""Run folders of the version before (commit 575e96d) go on, or are refused with a sentence that says why.
+
+`earlier/train` was made by that version with 100 steps; `earlier/train_200_steps.jsonl` are its metrics after that version itself
+had resumed it to 200. `earlier/discover` was interrupted before its first meta-step.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from rulax.commands.cli import main
+from rulax.commands.discover.setup import fixed_part, prepare_discovery, saved_discovery
+from rulax.commands.preset_files import load_preset
+from rulax.commands.resume import read_record
+from rulax.errors import UserError
+from rulax.records import checkpoint, earlier
+from rulax.records.rows import Recorder, read_rows
+from rulax.settings import Network
+
+EARLIER = Path(__file__).parent / "earlier"
+
+
+def numbers(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.array(value, float) for name, value in row.items() if name not in ("seconds", "kind")}
+
+
+def test_a_training_run_goes_on_as_that_version_would_have(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(EARLIER / "train", folder)
+    assert json.loads((folder / "config.json").read_text())["network"]["first_values"] == "zero"
+    assert main(["train", "--resume", str(folder), "--steps", "200", "--quiet"]) == 0
+    then = [json.loads(line) for line in (EARLIER / "train_200_steps.jsonl").read_text().splitlines()]
+    now = read_rows(folder)
+    assert [row["step"] for row in now] == [row["step"] for row in then] == [40, 80, 100, 140, 180, 200]
+    for ours, theirs in zip(now, then, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in numbers(ours).items():
+            np.testing.assert_allclose(value, numbers(theirs)[name], rtol=1e-4, atol=1e-6, err_msg=f"{name} at {ours['step']}")
+    record = json.loads((folder / "config.json").read_text())
+    assert (record["kind"], record["network"]["value_init"]) == ("train", "zero")
+    assert "first_values" not in record["network"]
+
+
+def test_a_discovery_is_restored() -> None:
+    record = read_record(EARLIER / "discover", "discover")
+    found = checkpoint.load(EARLIER / "discover" / "checkpoint.safetensors")
+    assert (found.format, found.facts["step"], found.facts["window"], found.facts["best"]["step"]) == (1, 0, 1, 0)
+    prepared = prepare_discovery(saved_discovery(record, {}))
+    state = checkpoint.unpack(found, prepared.discoverer.skeleton(), EARLIER / "discover" / "checkpoint.safetensors")
+    assert jax.tree.structure(state) == jax.tree.structure(prepared.discoverer.skeleton())
+    assert prepared.record["fingerprint"] == record["fingerprint"]
+    shared = {name: value for name, value in fixed_part(prepared.record).items() if name in found.facts["fixed"]}
+    assert shared == {name: found.facts["fixed"][name] for name in shared}
+
+
+class Newer(NamedTuple):
+    iteration: jax.ShapeDtypeStruct
+    new: jax.ShapeDtypeStruct
+
+
+def test_what_this_version_cannot_read_is_refused_with_the_reason(tmp_path: Path) -> None:
+    found = checkpoint.load(EARLIER / "train" / "checkpoint.safetensors")
+    found = found._replace(state={"state.iteration": found.state["state.iteration"]})
+    number = jax.ShapeDtypeStruct((), np.int32)
+    sentence = r"c was written by an earlier version of rulax and cannot be read by this one: the tensor 'state.new' is missing"
+    with pytest.raises(UserError, match=sentence):
+        checkpoint.unpack(found, Newer(number, number), tmp_path / "c")
+
+
+def test_an_old_configuration_is_a_preset() -> None:
+    values = load_preset(str(EARLIER / "train" / "config.json"))
+    assert values["value_init"] == "zero"
+    assert "first_values" not in values
+
+
+def test_fingerprints_are_made_of_first_names() -> None:
+    assert earlier.original({"hidden": [4], "value_init": "zero"}, Network) == {"hidden": [4], "first_values": "zero"}
+    assert earlier.original({"hidden": [4], "value_init": "drawn"}, Network) == {"hidden": [4]}  # as before it existed
+
+
+def test_the_unfinished_row_of_an_old_discovery_is_read() -> None:
+    recorder = Recorder(3, 1, 7, {"meta-steps": np.asarray(2), "loss": np.asarray(5.0), "loss#": np.asarray(2.0)})
+    assert recorder.count == 2
+    rows = []
+    recorder.row_of = lambda totals, step, seconds, carried: rows.append(totals) or {"step": step}
+    assert recorder.add({"loss": np.array([1.0]), "new": np.array([4.0])}, 0.0) == [{"step": 8}]
+    assert {name: float(total[0]) for name, total in rows[0].items()} == {"loss": 6.0, "new": 4.0, "loss#": 3.0, "new#": 1.0}
