@@ -9,7 +9,6 @@ import jax
 import numpy as np
 import pytest
 
-from rulax.commands.explain.run import without_nan
 from rulax.evaluation.explain.record import Observed, Snapshot, number_episodes
 from rulax.evaluation.explain.trajectory import scene, weights
 from rulax.files import jsonable
@@ -47,7 +46,7 @@ def explanation(folder: Path, sizes: Sizes) -> Path:
         "scenes": [jsonable(one) for one in scenes],
         "weights": weights(network, sizes, Constants()),
     }
-    (folder / "explain.json").write_text(json.dumps(without_nan(found)))
+    (folder / "explain.json").write_text(json.dumps(jsonable(found)))
     return write_explain_page(folder)
 
 
