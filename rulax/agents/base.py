@@ -67,7 +67,7 @@ class Agent(Protocol):
         Called once after every unroll of a life, in order, whether an update follows or not (the warm-up of a replay buffer, or the
         validation of discovery), and never for experience that is replayed. So an episode that spans several unrolls can be put
         together from what the agent keeps for each stream: stream b of one call is stream b of the next. An episode may also be
-        abandoned (a host environment that failed, a resumed run): then something starts (`first`) where no episode had ended before.
+        abandoned (a host environment that failed, a resumed run): then something starts where no episode had ended before.
 
         Args:
             experience: the unroll [T, B] as the environment paid for it; T may differ from call to call.
