@@ -66,7 +66,7 @@ def random_experience(seed: int, *lead: int, time: int = TIME) -> Experience:
         action=jnp.asarray(rng.integers(0, ACTIONS, shape), jnp.int32),
         reward=jnp.asarray(rng.normal(size=shape)),
         discount=jnp.asarray((rng.random(shape) < 0.8).astype(float)),
-        first=jnp.zeros(after, bool),
+        first=jnp.zeros(after, jnp.int8),
         valid=jnp.asarray(rng.random(shape) < 0.8),
         behaviour=jnp.asarray(rng.normal(size=(*shape, ACTIONS))),
         memory=(),

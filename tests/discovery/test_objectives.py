@@ -32,7 +32,7 @@ def make_window(agent):
     experience = jax.tree.map(lambda x: jnp.zeros((4, *x.shape[1:]), x.dtype), example.replay.storage._replace(memory=()))
     experience = experience._replace(
         observation=seen,
-        first=jnp.zeros((5, STREAMS), bool),
+        first=jnp.zeros((5, STREAMS), jnp.int8),
         action=jnp.asarray(rng.integers(0, ACTIONS, shape), jnp.int32),
         valid=jnp.asarray(rng.random(shape) < 0.8),
         behaviour=jnp.zeros((*shape, ACTIONS)),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.base import Environment, Episode, HostEnvironment, HostStreams, Timestep, Transition
+from rulax.types import Level
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +64,8 @@ class FlickerStreams(HostStreams):
         self.show(np.ones(self.number, bool))
         nothing = np.zeros(self.number, np.float32)
         ended = Episode(nothing > 0, nothing, nothing.astype(np.int32))
-        return Timestep(self.queue.copy(), nothing == 0, nothing, nothing + 1, nothing == 0, ended)
+        first = np.full(self.number, Level.LIFE, np.int8)
+        return Timestep(self.queue.copy(), first, nothing, nothing + 1, nothing == 0, ended)
 
     def show(self, fresh):
         self.queue[fresh] = 0
@@ -80,7 +82,8 @@ class FlickerStreams(HostStreams):
         self.dummy = ended & cut
         statistics = Episode(ended, 7 * ended.astype(np.float32), 7 * ended.astype(np.int32))
         self.count = np.where(ended & ~cut, 0, self.count)
-        return Timestep(self.queue.copy(), first, reward, np.where(ended & ~cut, 0, 1).astype(np.float32), valid, statistics)
+        discount = np.where(ended & ~cut, 0, 1).astype(np.float32)
+        return Timestep(self.queue.copy(), first.astype(np.int8), reward, discount, valid, statistics)
 
     def close(self):
         pass

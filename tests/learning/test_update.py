@@ -51,7 +51,7 @@ def experience(seed=0):
         action=jnp.asarray(rng.integers(0, ACTIONS, shape)),
         reward=jnp.asarray(rng.normal(size=shape), jnp.float32),
         discount=jnp.ones(shape),
-        first=jnp.zeros((TIME + 1, STREAMS), bool),
+        first=jnp.zeros((TIME + 1, STREAMS), jnp.int8),
         valid=jnp.asarray(rng.random(shape) < 0.8),
         behaviour=jnp.zeros((*shape, ACTIONS)),
         memory=(),

@@ -6,7 +6,7 @@ import numpy as np
 
 from rulax.metanet.sizes import Sizes
 from rulax.rules.disco import disco, heads
-from rulax.types import Batch, Experience
+from rulax.types import Batch, Experience, Level
 
 T, B, A = 6, 3, 4
 SMALL = Sizes(
@@ -34,8 +34,8 @@ def random_batch(sizes=SMALL, seed=0, actions=A) -> Batch:
         return made
 
     online, slow = predictions(), predictions()
-    discount, first = np.ones((T, B), np.float32), np.zeros((T + 1, B), bool)
-    discount[2, 0], first[3, 0] = 0.0, True
+    discount, first = np.ones((T, B), np.float32), np.zeros((T + 1, B), np.int8)
+    discount[2, 0], first[3, 0] = 0.0, Level.EPISODE
     experience = Experience(
         observation=(),
         action=jnp.asarray(rng.integers(0, actions, (T, B)), jnp.int32),
@@ -52,7 +52,7 @@ def random_batch(sizes=SMALL, seed=0, actions=A) -> Batch:
 def cut(batch: Batch, step=3, stream=1) -> Batch:
     """The same, with a dummy step as environments make it: not valid, and leading to another episode's first observation."""
     experience = batch.experience
-    valid, first = experience.valid.at[step, stream].set(False), experience.first.at[step + 1, stream].set(True)
+    valid, first = experience.valid.at[step, stream].set(False), experience.first.at[step + 1, stream].set(Level.EPISODE)
     return batch._replace(experience=experience._replace(valid=valid, first=first))
 
 

@@ -13,6 +13,7 @@ from rulax.metanet.encoder import Encoding
 from rulax.metanet.estimates import nothing_follows, outcome_known
 from rulax.metanet.network import MetaNetwork, as_in_reference, unroll_backwards
 from rulax.metanet.sizes import Sizes
+from rulax.types import Level, starts
 from tests.metanet.environments import SMALL, A, B, T, cut, random_batch, targets_of
 
 
@@ -88,10 +89,19 @@ def test_nothing_of_a_dummy_step_reaches_any_other():
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6), (a[1], a[2]), (b[1], b[2]))
 
 
+def test_an_episode_that_starts_inside_of_a_trial_cuts_nothing_off():
+    """There the step before it is valid and has discount 1: the trial goes on, and so do its returns."""
+    batch = random_batch()
+    inside = batch.experience._replace(first=batch.experience.first.at[4, 1].set(Level.EPISODE))
+    assert outcome_known(inside).all()
+    np.testing.assert_array_equal(nothing_follows(inside), nothing_follows(batch.experience))
+    jax.tree.map(np.testing.assert_array_equal, targets_of(batch), targets_of(batch._replace(experience=inside)))
+
+
 def test_a_step_that_starts_an_episode_happened_even_if_nothing_may_be_learned_from_it():
     """The reference masks the first step of an episode out of the loss, and counts it everywhere else."""
     batch = random_batch()
-    masked = batch._replace(experience=batch.experience._replace(valid=~batch.experience.first[:-1]))
+    masked = batch._replace(experience=batch.experience._replace(valid=~starts(batch.experience.first[:-1])))
     assert not masked.experience.valid.all()
     a, b = targets_of(batch)[:2], targets_of(masked)[:2]
     jax.tree.map(np.testing.assert_array_equal, a, b)

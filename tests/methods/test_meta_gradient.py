@@ -48,7 +48,7 @@ def experience(seed):
         action=jnp.asarray(rng.integers(0, ACTIONS, shape)),
         reward=jnp.asarray(rng.normal(size=shape)),
         discount=jnp.asarray((rng.random(shape) > 0.2).astype(float)),
-        first=jnp.zeros((TIME + 1, STREAMS), bool),
+        first=jnp.zeros((TIME + 1, STREAMS), jnp.int8),
         valid=jnp.ones(shape, bool),
         behaviour=jnp.asarray(rng.normal(size=(*shape, ACTIONS))),
         memory=(),

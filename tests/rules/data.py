@@ -25,7 +25,7 @@ def random_batch(rule, seed=0, valid=None, behaviour=None, scale=1.0):
         action=jnp.asarray(rng.integers(0, A, (T, B)), jnp.int32),
         reward=jnp.asarray(rng.normal(size=(T, B)), jnp.float32),
         discount=jnp.asarray(discount),
-        first=jnp.zeros((T + 1, B), bool),
+        first=jnp.zeros((T + 1, B), jnp.int8),
         valid=jnp.ones((T, B), bool) if valid is None else jnp.asarray(valid),
         behaviour=now(online["policy"]) if behaviour is None else behaviour,
         memory=(),
