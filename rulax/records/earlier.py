@@ -63,12 +63,15 @@ def _before(cls: type) -> dict[str, Any]:
 
 def current_tensors(tensors: Mapping[str, np.ndarray], known: Collection[str]) -> dict[str, np.ndarray]:
     """The tensors of a checkpoint of format 1 under today's names; `known` are those that the state of today has."""
-    return {name if name in known else _current_path(name): value for name, value in tensors.items()}
+    return {name if name in known else _current_path(name, known): value for name, value in tensors.items()}
 
 
-def _current_path(name: str) -> str:
+def _current_path(name: str, known: Collection[str]) -> str:
     for old, new in TENSORS:
         name = re.sub(old, new, name)
+    if ".critic." in name:  # it was one list of layers, of which the last is its head today
+        torso, head = re.sub(r"\.layers", ".torso.mlp.layers", name), re.sub(r"\.layers\[\d+\]", ".head", name)
+        name = torso if torso in known else head
     return name
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import rlax
 
+from rulax.agents.base import BaseAgent
 from rulax.agents.layers import MLP
 from rulax.discovery.critic import improve, judge, start_critic
 from rulax.discovery.settings import Discovery
@@ -79,7 +80,7 @@ def test_it_learns_what_the_probe_is_worth():
     probe = ObservationProbe()
     environment = streams(probe, 4)
 
-    class Idle:
+    class Idle(BaseAgent):
         def act(self, observation, first, memory):
             return jnp.zeros((4, 1)), memory
 
