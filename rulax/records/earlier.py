@@ -20,11 +20,13 @@ if TYPE_CHECKING:  # `--help` reads this file and must not wait
 FORMAT = 2  # of a checkpoint; those before it carry no number
 PARTS: dict[str, type] = {"discovery": Discovery, "learning": Learning, "network": Network}  # of config.json
 
-# Paths of tensors in checkpoints of format 1, as regular expressions, and what stands there today.
+# Paths of tensors in checkpoints of format 1, as regular expressions, and what may stand there today. The critic was one network,
+# the last layer of which is its head today.
 TENSORS = (
     (r"\.learner(?=[.\[])", ".learner_state"),
     (r"\.world(?=[.\[]|$)", ".env_state"),
     (r"\.births$", ".resets"),
+    (r"(\.critic\.(?:params|optimiser_state\[\d+\]\.\w+))\.layers\[(\d+)\]", r"\1.torso.mlp.layers[\2]", r"\1.head"),
 )
 
 
@@ -63,13 +65,14 @@ def _before(cls: type) -> dict[str, Any]:
 
 def current_tensors(tensors: Mapping[str, np.ndarray], known: Collection[str]) -> dict[str, np.ndarray]:
     """The tensors of a checkpoint of format 1 under today's names; `known` are those that the state of today has."""
-    return {name if name in known else _current_path(name): value for name, value in tensors.items()}
+    return {name if name in known else _current_path(name, known): value for name, value in tensors.items()}
 
 
-def _current_path(name: str) -> str:
-    for old, new in TENSORS:
-        name = re.sub(old, new, name)
-    return name
+def _current_path(name: str, known: Collection[str]) -> str:
+    candidates = [name]
+    for old, *new in TENSORS:
+        candidates = [re.sub(old, each, candidate) for candidate in candidates for each in new]
+    return next((each for each in candidates if each in known), candidates[0])
 
 
 def current_array(array: np.ndarray, wanted: np.dtype) -> np.ndarray:
