@@ -20,11 +20,13 @@ if TYPE_CHECKING:  # `--help` reads this file and must not wait
 FORMAT = 2  # of a checkpoint; those before it carry no number
 PARTS: dict[str, type] = {"discovery": Discovery, "learning": Learning, "network": Network}  # of config.json
 
-# Paths of tensors in checkpoints of format 1, as regular expressions, and what stands there today.
+# Paths of tensors in checkpoints of format 1, as regular expressions, and what may stand there today. The critic was one network,
+# the last layer of which is its head today.
 TENSORS = (
     (r"\.learner(?=[.\[])", ".learner_state"),
     (r"\.world(?=[.\[]|$)", ".env_state"),
     (r"\.births$", ".resets"),
+    (r"(\.critic\.(?:params|optimiser_state\[\d+\]\.\w+))\.layers\[(\d+)\]", r"\1.torso.mlp.layers[\2]", r"\1.head"),
 )
 
 
@@ -67,12 +69,10 @@ def current_tensors(tensors: Mapping[str, np.ndarray], known: Collection[str]) -
 
 
 def _current_path(name: str, known: Collection[str]) -> str:
-    for old, new in TENSORS:
-        name = re.sub(old, new, name)
-    if ".critic." in name:  # it was one list of layers, of which the last is its head today
-        torso, head = re.sub(r"\.layers", ".torso.mlp.layers", name), re.sub(r"\.layers\[\d+\]", ".head", name)
-        name = torso if torso in known else head
-    return name
+    candidates = [name]
+    for old, *new in TENSORS:
+        candidates = [re.sub(old, each, candidate) for candidate in candidates for each in new]
+    return next((each for each in candidates if each in known), candidates[0])
 
 
 def current_array(array: np.ndarray, wanted: np.dtype) -> np.ndarray:

@@ -81,7 +81,7 @@ def test_an_earlier_run_is_a_preset(tmp_path) -> None:
     record = {"settings": {"env": "catch", "steps": 5}, "learning": {"unroll": 3}, "network": {"hidden": [4]}, "versions": {}}
     (tmp_path / "config.json").write_text(json.dumps(record))
     config = flags(f"--preset {tmp_path / 'config.json'}")
-    old = {"reward_scale": 1.0, "value_init": "drawn"}  # what runs did before there were such settings
+    old = {"reward_scale": 1.0, "value_init": "drawn", "memory_level": "episode"}  # what runs did before there were such settings
     assert (config.env, config.steps, config.overrides) == ("catch", 5, {"unroll": 3, "hidden": (4,)} | old)
 
 

@@ -204,6 +204,7 @@ def test_a_folder_from_before_a_setting_existed_can_go_on(fake, tmp_path: Path) 
     record = json.loads(path.read_text())
     assert record["learning"].pop("reward_scale") == 1
     assert record["network"].pop("value_init") == "drawn"
+    assert record["network"].pop("memory_level") == "episode"
     fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
     assert fingerprint([fixed, record["learning"], record["network"]]) == record["fingerprint"], "as it was made then"
     path.write_text(json.dumps(record))

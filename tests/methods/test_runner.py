@@ -9,6 +9,7 @@ import pytest
 
 from rulax.commands.cli import main
 from rulax.commands.method import run as method
+from rulax.commands.method import setup
 from rulax.commands.method.record import Seed, interval, read_record
 from rulax.errors import Interrupted, UserError
 from rulax.methods import base, catalogue
@@ -45,9 +46,9 @@ def experiment(name="numbers", goal=2.0, **others):
 def toy(monkeypatch):
     started.clear()
     monkeypatch.setattr(catalogue, "METHODS", {"toy": "numbers"})
-    monkeypatch.setattr(method, "METHODS", {"toy": "numbers"})
+    monkeypatch.setattr(setup, "METHODS", {"toy": "numbers"})
     found = (experiment(), experiment("more", goal=9.0))
-    monkeypatch.setattr(method, "experiments_of", lambda name: found)
+    monkeypatch.setattr(setup, "experiments_of", lambda name: found)
     return found
 
 
@@ -169,9 +170,9 @@ def test_bad_input_is_one_sentence(tmp_path, values, words):
 
 def test_what_cannot_run_here_is_left_out_of_all_and_refused_by_name(tmp_path, monkeypatch, capsys):
     able, unable = experiment(), experiment("far", unavailable=lambda: "no such file")
-    monkeypatch.setattr(method, "METHODS", {"toy": "", "away": ""})
+    monkeypatch.setattr(setup, "METHODS", {"toy": "", "away": ""})
     away = types.SimpleNamespace(**{**vars(unable), "method": "away", "unavailable": unable.unavailable})
-    monkeypatch.setattr(method, "experiments_of", lambda name: (able,) if name == "toy" else (away,))
+    monkeypatch.setattr(setup, "experiments_of", lambda name: (able,) if name == "toy" else (away,))
     assert main(["method", "all", "--seeds", "3", "--out", str(tmp_path / "all")]) == 0
     assert "away is left out: no such file" in capsys.readouterr().err
     assert main(["method", "away", "--out", str(tmp_path / "away")]) == 2
