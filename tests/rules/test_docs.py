@@ -22,7 +22,8 @@ def options_row(name):
 
 
 def settings_row(name):
-    _, learning, network = make_rule(name)
+    recipe = make_rule(name)
+    learning, network = recipe.learning, recipe.network
     passes = f"{learning.epochs} × {learning.minibatches}"
     replay = f"{learning.replay:g} of {learning.batch}" if learning.replay else "none"
     rate = f"{learning.learning_rate:g} {learning.schedule}"
