@@ -12,7 +12,7 @@ from rulax.envs.registry import make
 from rulax.learning.life import make_learner
 from rulax.learning.members import HYPERPARAMETERS, exploit, explore, explore_constants
 from rulax.learning.optimisers import make_optimiser
-from rulax.learning.train import COMPILE_FAST, Trainer, TrainerConfig, make_trainer
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig, make_trainer
 from rulax.learning.update import update
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.base import Recipe
@@ -34,7 +34,7 @@ STEPS = 10 * LEARNING.streams * LEARNING.unroll
 traces = []
 
 
-class FastTrainer(Trainer):
+class FastTrainer(CompiledTrainer):
     compile_options = COMPILE_FAST
 
 
@@ -232,7 +232,7 @@ def test_agents_on_the_host_have_their_own_too():
 )
 def test_what_no_agent_can_have_of_its_own_is_refused_in_one_sentence(own, tasks, words):
     with pytest.raises(ValueError, match=words):
-        Trainer(Counter(), recipe(schedule="constant"), TrainerConfig(seeds=2), own, tasks)
+        make_trainer(Counter(), recipe(schedule="constant"), TrainerConfig(seeds=2), own, tasks)
 
 
 def test_the_names_are_settings():

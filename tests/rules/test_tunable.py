@@ -72,6 +72,19 @@ def test_constants_cannot_leave_their_interval():
     assert (float(ends["low"]), float(ends["high"])) == (0.0, 1.0)
 
 
+def test_a_constant_may_have_another_limit_than_1():
+    limits = {"clip_ratio": 2.0}
+    tuned, plain = tunable(actor_critic, "clip_ratio", limits=limits), actor_critic(clip_ratio=1.0)
+    params, batch = tuned.init(KEY), random_batch(plain)
+    made, wanted = tuned.targets(params, tuned.start(KEY), batch)[0], plain.targets({}, plain.start(KEY), batch)[0]
+    for name, target in wanted.items():
+        np.testing.assert_array_equal(made[name], target)
+    assert float(constants_of({"clip_ratio": jnp.float32(1e3)}, limits)["clip_ratio"]) == 2
+    agents = np.array([0.5, 1.5])
+    found = constants_of(parameters_of({"clip_ratio": agents}, limits), limits)["clip_ratio"]
+    np.testing.assert_allclose(found, agents, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("names", "others", "words"),
     [
@@ -82,6 +95,8 @@ def test_constants_cannot_leave_their_interval():
         (("clip_ratio",), {}, "cannot begin at 1"),
         (("discount",), {"start": {"trace": 0.5}}, "either tuned or fixed"),
         (("discount",), {"discount": 0.5}, "either tuned or fixed"),
+        (("clip_ratio",), {"limits": {"clip_ratio": 0.5}}, "between 0 and 0.5, so it cannot begin at 1"),
+        (("discount",), {"limits": {"clip_ratio": 2.0}}, "'clip_ratio' has a limit but is not tuned"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused_in_one_sentence(names, others, words):
