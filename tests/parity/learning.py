@@ -111,7 +111,7 @@ def learner_steps(data: Recorded, agent_file: Recorded, recorded: Recorded, rule
         for group, line in lines.items():
             recorded.compare_present(line, found[group], f"out/step{step + 1}/")
     recorded.overlooked(lines["targets"])
-    return [line for line in lines.values() if line.arrays or not recorded.cut]
+    return [line for line in lines.values() if line.arrays or line.problem or not recorded.cut]
 
 
 def first_estimates(data: Recorded, agent_file: Recorded, recorded: Recorded, precision: str) -> Line:
@@ -273,7 +273,7 @@ def meta_gradient(
         for group, line in lines.items():
             recorded.compare_present(line, found[group], f"out/n{updates}/")
     recorded.overlooked(lines["logs"])
-    return [line for line in lines.values() if line.arrays]
+    return [line for line in lines.values() if line.arrays or line.problem]
 
 
 def experience_of(data: Recorded, updates: int) -> dict:
