@@ -83,7 +83,7 @@ def test_pages_load_nothing_from_another_host(site):
 def test_docstrings_are_on_the_page_of_the_python_interface(site):
     text = (site / "api.html").read_text(encoding="utf-8")
     assert ":::" not in text
-    for each in ("run.api.train", "types.Experience", "rules.base.UpdateRule", "rules.returns.vtrace"):
+    for each in ("api.train", "types.Experience", "rules.base.UpdateRule", "values.returns.vtrace"):
         assert f'id="rulax.{each}"' in text
 
 
