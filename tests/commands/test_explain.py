@@ -38,6 +38,7 @@ SUBJECT = SimpleNamespace(
         record={name: {} for name in ("settings", "learning", "network", "versions")} | {"command": None, "commit": None},
         recipe=SimpleNamespace(learning=SimpleNamespace(streams=4)),
         environment=SimpleNamespace(num_actions=3),
+        trainer=SimpleNamespace(close=lambda: None),
     ),
 )
 

@@ -92,7 +92,7 @@ def test_the_page_of_a_discovery(tmp_path: Path) -> None:
     lived = next(line for line in panels[0]["lines"] if line["name"] == "the population meanwhile")
     assert lived["x"] == [5, 15, 25, 35, 45]
     outer = {panel["title"]: panel for panel in chart(page, "The outer loop")["panels"]}
-    assert outer["meta gradient norm"]["log"] == "y"
+    assert outer["meta gradient norm of mean"]["log"] == "y"
     assert outer["outer loss"]["log"] == ""  # it is negative
     words = " ".join(page.text)
     assert "12,345" in words
