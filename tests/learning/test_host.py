@@ -135,6 +135,29 @@ def test_a_resumed_run_fills_its_buffer_again_before_it_learns(overlapped, monke
     assert trainer.steps(last) == 280
 
 
+class Booleans(Flicker):
+    """Its streams say with booleans where an episode starts."""
+
+    def open(self, num_streams):
+        streams = super().open(num_streams)
+        step = streams.step
+
+        def with_booleans(action):
+            timestep = step(action)
+            return timestep._replace(first=timestep.first > 0)
+
+        streams.step = with_booleans
+        return streams
+
+
+def test_streams_that_mark_starts_by_booleans_can_be_saved_and_resumed():
+    trainer = make_trainer(Booleans(), RECIPE, dataclasses.replace(CONFIG, overlap="off"))
+    state, _ = trainer.advance(trainer.init(jax.random.key(0)), most=1)
+    for leaf, like in zip(jax.tree.leaves(state), jax.tree.leaves(trainer.skeleton()), strict=True):
+        assert (leaf.shape, leaf.dtype) == (like.shape, like.dtype)
+    trainer.close()
+
+
 def test_on_policy_rules_take_turns_unless_told_otherwise():
     for replay, overlap, expected in [(0.0, "auto", False), (0.5, "auto", True), (0.0, "on", True), (0.5, "off", False)]:
         trainer = make_trainer(Flicker(), recipe(replay=replay), TrainerConfig(overlap=overlap))

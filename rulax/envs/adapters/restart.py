@@ -20,6 +20,14 @@ from rulax.envs.base import EnvironmentFailed, HostEnvironment, HostStreams, Tim
 MOST_RESTARTS = 10
 
 
+def with_levels(timestep: Timestep) -> Timestep:
+    """The same timestep with `first` as levels, int8: a user's streams may say with booleans where an episode starts.
+
+    Without this a run would train, but its state would not have the dtypes that a resumed run expects.
+    """
+    return timestep._replace(first=np.asarray(timestep.first, np.int8))  # type: ignore[arg-type]
+
+
 class RestartingStreams(HostStreams):
     """Streams that go on after errors, until one of them has had more than `most`."""
 
@@ -37,7 +45,7 @@ class RestartingStreams(HostStreams):
         except Exception as error:
             return self._open_again(error)
         self._count(self.streams.failed)
-        return timestep
+        return with_levels(timestep)
 
     def step(self, action: np.ndarray) -> Timestep:
         try:
@@ -48,7 +56,7 @@ class RestartingStreams(HostStreams):
             nothing: Any = np.zeros(self.num_streams, bool)
             return self._open_again(error)._replace(valid=nothing)  # nothing can be learned from the step that failed
         self._count(self.streams.failed)
-        return timestep
+        return with_levels(timestep)
 
     def close(self) -> None:
         self.closed = True
@@ -67,7 +75,7 @@ class RestartingStreams(HostStreams):
                 error = another
             else:
                 self._count(self.streams.failed)
-                return timestep
+                return with_levels(timestep)
 
     def _count(self, failed: Mapping[int, str], cause: Exception | None = None) -> None:
         for stream, text in failed.items():
