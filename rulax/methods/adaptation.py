@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from rulax.discovery.window import Record
-from rulax.envs.base import Episode
+from rulax.envs.base import Environment, Episode
 from rulax.envs.wrappers import TimeLimit, select, streams
 from rulax.learning.rollout import act, begin
 from rulax.learning.update import Learner, LearnerState, init_learner_state, update
@@ -104,18 +104,18 @@ def follow_mean(optimiser: optax.GradientTransformation, state: MetaState, gradi
 # -- tasks of an environment ------------------------------------------------------------------------------------------------------
 
 
-def environment_tasks(environment: Any, trajectories: int) -> Tasks:
-    """The tasks of an environment that has a `horizon`: one episode in each of `trajectories` streams.
+def environment_tasks(environment: Environment, horizon: int, trajectories: int) -> Tasks:
+    """The tasks of an environment: one episode of at most `horizon` steps in each of `trajectories` streams.
 
     An update and the validation of the agent before it use the same episodes: both need trajectories of that very agent.
     """
-    limited = streams(TimeLimit(environment, environment.horizon), trajectories)
+    limited = streams(TimeLimit(environment, horizon), trajectories)
 
     def collect(task: PyTree, agent: PyTree, key: Array) -> tuple[Experience, Experience]:
         key_start, key_act = jax.random.split(key)
         agent = jax.lax.stop_gradient(agent)  # experience is data: no derivative passes through the environment
         actor = begin(limited, task, agent.initial_memory(trajectories), key_start)
-        _, experience, episode = act(limited, agent, actor, environment.horizon, key_act)
+        _, experience, episode = act(limited, agent, actor, horizon, key_act)
         experience = whole_episodes(experience, episode)
         return experience, experience
 

@@ -23,8 +23,9 @@ def fitted_values(experience: Experience, returns: Array) -> Array:
 
 def episode_features(experience: Experience) -> Array:
     """Features [T, B, F] of each observation and of the time since its episode began, in hundreds of steps."""
-    observation = jnp.clip(now(experience.observation), -10, 10)
-    observation = observation.reshape(*experience.reward.shape, -1)
+    parts = jax.tree.leaves(now(experience.observation))  # an observation may be a dictionary
+    flat = [jnp.clip(part, -10, 10).reshape(*experience.reward.shape, -1) for part in parts]
+    observation = flat[0] if len(flat) == 1 else jnp.concatenate(flat, -1)
     time = (steps_since_start(now(experience.first)) / 100).astype(observation.dtype)[..., None]
     return jnp.concatenate([observation, observation**2, time, time**2, time**3, jnp.ones_like(time)], -1)
 

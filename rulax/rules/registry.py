@@ -29,6 +29,7 @@ class Entry(NamedTuple):
     where: str
     summary: str
     steps: int = 500_000  # recommended environment steps: enough to learn Catch
+    agent: str = ""  # makes the agents that learn by it (`AgentMaker`), as `module:function`; "" means the ordinary ones
 
 
 IN_A_FILE = ""  # instead of a function; rules/pretrained.py knows the file
@@ -119,12 +120,19 @@ def make_rule(name: str, **options: Any) -> Recipe:
         return _stored_recipe(name, ablations, options)
     from rulax.rules.base import Recipe  # with JAX, hence not at the top
 
-    module_name, function_name = RULES[name].where.split(":")
-    module = importlib.import_module(module_name)
-    make = getattr(module, function_name)
+    entry = RULES[name]
+    module, make = _find(entry.where)
+    make_agent = _find(entry.agent)[1] if entry.agent else None
     if ablations:
         options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet that would have to change
-    return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK)
+    return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK, make_agent)
+
+
+def _find(where: str) -> tuple[Any, Any]:
+    """The module and the function of `module:function`."""
+    module_name, function_name = where.split(":")
+    module = importlib.import_module(module_name)
+    return module, getattr(module, function_name)
 
 
 def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any]) -> Recipe:

@@ -81,3 +81,11 @@ def test_disco103_is_found_without_jax_where_it_is_found_with_it(tmp_path, monke
         assert find_disco103() is not None
         (folder / "disco_103.npz").unlink()
     assert is_installed("ppo")
+
+
+def test_a_rule_of_the_registry_may_bring_its_own_agent(monkeypatch):
+    from rulax.agents import make_agent
+
+    monkeypatch.setitem(RULES, "ppo", RULES["ppo"]._replace(agent="rulax.agents:make_agent"))
+    assert make_rule("ppo").make_agent is make_agent
+    assert make_rule("actor_critic").make_agent is None

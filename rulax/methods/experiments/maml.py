@@ -75,7 +75,7 @@ def policy_setup(environment: Any, sizes: PolicySizes, estimator: str, report: A
     """MAML with policy gradients in an environment with continuous actions."""
     learner = policy_learner(sizes)
     method = MAML(
-        tasks=environment_tasks(environment, sizes.trajectories),
+        tasks=environment_tasks(environment, environment.horizon, sizes.trajectories),
         learner=learner,
         outer=likelihood_ratio(clip=sizes.clip, distribution=gaussian),
         optimiser=policy_optimiser(sizes),
@@ -91,7 +91,9 @@ def policy_setup(environment: Any, sizes: PolicySizes, estimator: str, report: A
         optimiser=method.optimiser,
         total=sizes.total,
         cost=policy_cost(environment, sizes),
-        test=AdaptationTest(environment_tasks(environment, 2 * sizes.trajectories), learner, TEST_UPDATES, sizes.tested),
+        test=AdaptationTest(
+            environment_tasks(environment, environment.horizon, 2 * sizes.trajectories), learner, TEST_UPDATES, sizes.tested
+        ),
         report=report,
         chunk=sizes.chunk,
         pretraining=Pretraining(method, sizes.pretraining) if sizes.pretraining else None,

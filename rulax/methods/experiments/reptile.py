@@ -104,7 +104,7 @@ def start_point(suite: Suite, seed: int) -> SeedRun:
     sizes, environment = POINT_SIZES[suite], Point()
     learner = policy_learner(sizes)
     method = Reptile(
-        tasks=environment_tasks(environment, sizes.trajectories),
+        tasks=environment_tasks(environment, environment.horizon, sizes.trajectories),
         learner=learner,
         outer=likelihood_ratio(distribution=gaussian),
         optimiser=policy_optimiser(sizes),
@@ -117,7 +117,9 @@ def start_point(suite: Suite, seed: int) -> SeedRun:
         optimiser=method.optimiser,
         total=sizes.total,
         cost=policy_cost(environment, sizes),
-        test=AdaptationTest(environment_tasks(environment, 2 * sizes.trajectories), learner, TEST_UPDATES, sizes.tested),
+        test=AdaptationTest(
+            environment_tasks(environment, environment.horizon, 2 * sizes.trajectories), learner, TEST_UPDATES, sizes.tested
+        ),
         report=functools.partial(report_closed, environment),
         chunk=sizes.chunk,
     )
