@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from rulax.agents.layers import Linear
-from rulax.agents.torsos import Torso, make_torso
+from rulax.agents.torsos import Numbers, Torso, make_torso
 from rulax.discovery.settings import Discovery
 from rulax.learning.optimisers import make_optimiser
 from rulax.settings import Learning, Network
@@ -76,10 +76,14 @@ def start_critic(settings: Discovery, network: Network, observation: PyTree, key
     own = dataclasses.replace(
         network, hidden=settings.critic_hidden, activation="relu", activate_last=settings.critic_activate_last
     )
-    # The torso uses the keys before this one: one per hidden layer, or one for them all and one per array of the observation.
-    key_head = jax.random.split(key, 1 + max(len(settings.critic_hidden), 1 + len(jax.tree.leaves(observation))))[-1]
+    torso = make_torso(key, observation, own)
+    # The torso uses the keys before this one: one per hidden layer, and where it has to learn to read (convolutions, symbols)
+    # one for all of them and one per array of the observation.
+    plain = all(isinstance(reader, Numbers) for reader in torso.readers)
+    used = len(settings.critic_hidden) if plain else 1 + max(len(settings.critic_hidden), len(torso.readers))
+    key_head = jax.random.split(key, 1 + used)[-1]
     head = Linear(key_head, settings.critic_hidden[-1], 1, settings.critic_head_std or None)
-    critic = Critic(make_torso(key, observation, own), head)
+    critic = Critic(torso, head)
     return CriticState(critic, critic_optimiser(settings).init(critic), start_moments(), start_moments())
 
 

@@ -48,6 +48,7 @@ def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = 
         learning.minibatches,
         learning.slow_decay,
         learning.reward_scale,
+        own=tuple(own),
     )
 
 

@@ -65,6 +65,7 @@ class Learner(NamedTuple):
     minibatches: int = 1  # gradient steps per pass, each on a share of the streams
     slow_decay: float = 0.9  # of the slow copy, per update
     reward_scale: float = 1.0
+    own: tuple[str, ...] = ()  # names of the hyper-parameters that each agent has of its own
     gradient: GradientFunction | None = None  # instead of `gradient`; discovery/memory.py has one that stores less
 
 
@@ -90,6 +91,9 @@ def init_learner_state(
         key: for the rule's state.
         hyperparameters: what this agent has of its own, [] each.
     """
+    if set(hyperparameters) != set(learner.own):
+        # The optimiser would ignore them without a word.
+        raise ValueError(f"the learner was made for the hyper-parameters {sorted(learner.own)}, not {sorted(hyperparameters)}")
     trained, _ = split(params)
     copy = jax.tree.map(jnp.copy, trained)  # a copy, because donated buffers may not be shared
     optimiser_state, rule_state = learner.optimiser.init(trained), learner.rule.start(key)

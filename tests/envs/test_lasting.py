@@ -18,7 +18,7 @@ from rulax.envs.lasting import with_noise, with_skill
 from rulax.envs.tasks import recurring, trial
 from rulax.learning.rollout import act, begin
 from rulax.learning.train import TrainerConfig, make_trainer
-from rulax.records.checkpoint import pack, unpack
+from rulax.records.checkpoint import Checkpoint, pack, unpack
 from rulax.types import Level, now
 from tests.learning.environments import Counter
 from tests.learning.test_train import finish, recipe, same
@@ -210,7 +210,7 @@ def test_a_resumed_run_goes_on_with_the_same_noise():
     trainer = make_trainer(with_noise(Counter(length=7), 2), made, TrainerConfig(seeds=2, total_steps=100))
     half, _ = trainer.advance(trainer.init(jax.random.key(0)), most=2)
     assert (np.asarray(half.life.actor.first) == 0).any(), "some episode is under way"
-    saved = pack(half)
+    saved = Checkpoint(pack(half), {}, {})
     whole, _ = finish(trainer, half)
     resumed, _ = finish(trainer, unpack(saved, trainer.skeleton(), Path("saved")))
     same(whole, resumed)
@@ -245,7 +245,7 @@ def test_by_name():
     ("options", "said"),
     [
         ({"with_noise": 0}, "with_noise must be at least 1"),
-        ({"with_noise": "many"}, "with_noise must be a whole number"),
+        ({"with_noise": "many"}, "with_noise expects a whole number"),
         ({"with_noise": 2, "noise_level": "day"}, "noise_level must be one of episode, trial, life, not 'day'"),
         ({"skill_level": "trial"}, "give with_skill too"),
         ({"trial": 0}, "trial must be at least 1"),

@@ -6,6 +6,8 @@ import pytest
 
 from rulax.learning import host_replay
 from rulax.learning import replay as ring
+from rulax.parallel import machine
+from rulax.text import bytes_text
 from rulax.types import Experience
 
 TIME, STREAMS, SEEDS = 3, 4, 2
@@ -77,7 +79,7 @@ def test_the_size_is_what_it_takes_and_the_limit_says_what_fits():
         host_replay.reserve(form, SEEDS, STREAMS, 98, taken - 1)
     with pytest.raises(ValueError, match="lower --streams"):
         host_replay.reserve(form, SEEDS, STREAMS, 98, 10)
-    free = host_replay.free_memory()
+    free = machine.free_memory()
     if free:
         beyond = int(free / host_replay.size_of(form))
         with pytest.raises(ValueError, match="80 % of what is free"):
@@ -86,7 +88,7 @@ def test_the_size_is_what_it_takes_and_the_limit_says_what_fits():
 
 
 def test_sizes_read_well():
-    assert [host_replay.human(size) for size in (100, 2040109466, 3 * 2**40)] == ["0.0977 KiB", "1.9 GiB", "3 TiB"]
+    assert [bytes_text(size) for size in (100, 2040109466, 3 * 2**40)] == ["0.0977 KiB", "1.9 GiB", "3 TiB"]
 
 
 def test_the_cache_of_files_is_free_memory(monkeypatch):
@@ -97,7 +99,7 @@ def test_the_cache_of_files_is_free_memory(monkeypatch):
         "/sys/fs/cgroup/memory.current": str(30 * 2**30),
         "/sys/fs/cgroup/memory.stat": f"anon {2 * 2**30}\ninactive_file {28 * 2**30}\n",
     }
-    monkeypatch.setattr(host_replay.Path, "read_text", lambda self, *_: files[str(self)])
-    assert host_replay.free_memory() == 30 * 2**30
+    monkeypatch.setattr(machine.Path, "read_text", lambda self, *_: files[str(self)])
+    assert machine.free_memory() == 30 * 2**30
     files["/sys/fs/cgroup/memory.max"] = "max"
-    assert host_replay.free_memory() == 100 * 2**30
+    assert machine.free_memory() == 100 * 2**30

@@ -64,6 +64,9 @@ def test_the_baseline_is_ridge_regression_over_valid_steps():
     rows, wanted = features[valid].astype(np.float64), returns[valid]
     solution = np.linalg.solve(rows.T @ rows + RIDGE * np.eye(8), rows.T @ wanted)
     np.testing.assert_allclose(found, features @ solution, atol=2e-2)
+    parts = {"observation": observation[..., :1], "zz": observation[..., 1:]}  # the same numbers as a dictionary
+    again = fitted_values(experience_of(first, returns, valid, parts), jnp.asarray(spoilt))
+    np.testing.assert_allclose(again, found, atol=1e-5)
 
 
 def test_the_experiments_name_themselves():

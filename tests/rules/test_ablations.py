@@ -112,7 +112,7 @@ def test_what_is_refused(tmp_path):
         with pytest.raises(ValueError, match=words):
             make_rule(name)
     save_rule(tmp_path / "rule.safetensors", *without(whole(), ("no_yz",))[:2])
-    with pytest.raises(ValueError, match="without this part already"):
+    with pytest.raises(ValueError, match="already discovered without this part"):
         make_rule(f"{tmp_path}/rule.safetensors:no_yz")
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.agents.distributions import likeliest_choice, sample_choice
+from rulax.agents.distributions import likeliest_choice
 from rulax.envs.adapters.stacking import Stacked
 from rulax.types import Array, Level, Policy, PyTree
 
@@ -30,11 +30,15 @@ class AgentHandle:
         self.params, self.environment, self.observation = params, environment, environment.observation
         self.reset()
 
-    def reset(self) -> None:
-        """Begin a new episode: nothing is remembered of the last one."""
-        self.memory: PyTree = None
+    def reset(self, level: Level = Level.LIFE) -> None:
+        """Begin a new episode with no memory at all; or, with a lower level, with the memory that lasts longer than that.
+
+        An agent with `memory_level` "trial" is played as it was trained by `reset(Level.EPISODE)` between the episodes of a trial.
+        """
+        if level == Level.LIFE:
+            self.memory: PyTree = None
         self.frames: PyTree = None  # the last ones, where the environment stacks them
-        self.first = Level.LIFE
+        self.first = level
 
     def act(self, observation: Any, key: Array | None = None, greedy: bool = True) -> Any:
         """The action for one observation: an int, or an array if the observation has a leading axis of streams.
@@ -65,7 +69,7 @@ class AgentHandle:
         first = jnp.full(streams, self.first, jnp.int8)
         logits, self.memory = _decide(self.params, batch, first, self.memory)
         self.first = Level.NOTHING
-        chosen = likeliest_choice(logits) if greedy or key is None else sample_choice(key, logits)
+        chosen = likeliest_choice(logits) if greedy or key is None else self.params.sample(key, logits)
         action = self.environment.native_action(np.asarray(chosen))
         if not single:
             return action

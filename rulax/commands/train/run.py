@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from rulax.agents.base import split
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
 from rulax.commands.progress import Silent, Status, make_progress
@@ -47,7 +48,7 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
     folders.check_free(config.out)
     prepared, progress = prepare(config, environment, recipe), make_progress(config.quiet)
     agent = jax.eval_shape(prepared.trainer.agent, prepared.trainer.skeleton())
-    progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(agent)))} parameters")
+    progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(split(agent)[0])))} parameters")
     return begin(prepared, progress, on_disk)
 
 
