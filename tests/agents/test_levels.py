@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rulax.agents.cores import RecurrentCore, clear
+from rulax.agents.distributions import sample_choice
 from rulax.agents.layers import GRU, LSTM
 from rulax.envs.base import Environment, Transition
 from rulax.envs.tasks import trial
@@ -60,6 +61,7 @@ class Adder(NamedTuple):
     """An agent by hand: it counts the ones that it saw in each place, and answers whether the sum of both counts is odd."""
 
     levels: tuple[Level, Level]  # at which its two counts are cleared: that of the task's bit, and that of the episode's
+    sample = staticmethod(sample_choice)
 
     def initial_memory(self, number):
         return jnp.zeros(number, jnp.int32), jnp.zeros(number, jnp.int32)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rulax.agents.distributions import sample_choice
 from rulax.envs import make, streams
 from rulax.envs.bandit import BernoulliBandit, DependentArms, InformativeArm
 from rulax.envs.classic.cartpole import CartPole
@@ -69,6 +70,7 @@ class Guess(NamedTuple):
     """A learner by hand: it tries the first arm, remembers which arm is good, and forgets when it is told to."""
 
     forgets: str  # at the end of a "trial" or "episode", or "never"
+    sample = staticmethod(sample_choice)
 
     def initial_memory(self, number):
         return jnp.full((number,), -1)  # nothing is known
