@@ -39,7 +39,7 @@ class Discovery:
     meta_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How that step size falls to zero over the run."""
     rule_init: Literal["open", "reference"] = setting("open", before="open")
-    """Initial weights of a random rule: an open gate and distinct policy targets, or as in the reference, where a newborn agent's
+    """Initial weights of a random rule: an open gate and distinct policy targets, or as in the reference, where a new agent's
     gate is shut and the first policy targets are almost uniform."""
     meta_clip: float = setting(1.0, at_least=0)
     """Largest norm of a meta-gradient; 0 means no limit."""

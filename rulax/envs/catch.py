@@ -80,7 +80,7 @@ class Catch(Environment):
 class SeveralCatch(Environment):
     """`games` games of Catch at once: every step moves all paddles, each by a choice of its own. Balls land together.
 
-    The reward is the mean over games, so that whoever catches everything gets 1, as in Catch.
+    The reward is the mean over games, so that catching everything is worth 1, as in Catch.
     """
 
     rows: int = 5

@@ -1,1 +1,1 @@
-"""The inner loop: act, store, sample, update, from birth to the end of the budget."""
+"""The inner loop: collect, store, sample, update, to the end of the budget."""

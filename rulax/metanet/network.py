@@ -23,7 +23,7 @@ from rulax.types import Array, Predictions, PyTree
 HEAD_STD = 0.3  # deviation of the heads' initial weights
 POLICY_STD = 3.0  # larger than in the reference (0.3): discovery takes very long to leave policy targets that are almost uniform
 GATE_STD = 1.0
-GATE_BIAS = 1.0  # with 0, as in the reference, the memory of a newborn agent (all zeros) would shut the gate completely
+GATE_BIAS = 1.0  # with 0, as in the reference, the memory of a new agent (all zeros) would shut the gate completely
 
 
 class MetaReading(NamedTuple):

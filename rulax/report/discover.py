@@ -45,11 +45,15 @@ def write_discover_page(folder: str | Path) -> Path:
     rows, broken = parts.read_lines(folder, lambda row: is_whole(row, families))
     evaluations = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
-    sticks = read_json(folder / BASELINES)
+    baselines = read_json(folder / BASELINES)
     made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
     blocks += [Facts(facts(summary, made)), scores(evaluations, families, settings["evaluation_seeds"], made)]
-    blocks += [returns(evaluations, meta, families, sticks, made), *optimisation(meta), family_table(families, sticks, summary)]
+    blocks += [
+        returns(evaluations, meta, families, baselines, made),
+        *optimisation(meta),
+        family_table(families, baselines, summary),
+    ]
     blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
     more = [("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
     blocks.append(parts.cost(summary.get("environment_steps"), summary.get("seconds"), summary.get("cpu_seconds"), more))
@@ -123,7 +127,9 @@ def scores(evaluations: list[Row], families: dict[str, list[str]], seeds: int, m
     return Curves("Score of the rule", "meta-steps", "score of fresh agents", lines, note, points=True)
 
 
-def returns(evaluations: list[Row], meta: list[Row], families: dict[str, list[str]], sticks: dict[str, Any], made: int) -> Panels:
+def returns(
+    evaluations: list[Row], meta: list[Row], families: dict[str, list[str]], baselines: dict[str, Any], made: int
+) -> Panels:
     """One panel for each family: what fresh agents earn, what the population earns, and the baselines."""
     panels = []
     for role in ("training", "validation"):
@@ -133,7 +139,7 @@ def returns(evaluations: list[Row], meta: list[Row], families: dict[str, list[st
             lived = [(row["step"], row[f"return/{family}"]) for row in meta if row.get(f"return/{family}") is not None]
             if lived:
                 lines.append(Line(POPULATION, [step for step, _ in lived], [value for _, value in lived]))
-            lines += [level(name, value, made) for name, value in (sticks.get(family) or {}).items()]
+            lines += [level(name, value, made) for name, value in (baselines.get(family) or {}).items()]
             panels.append(Curves(f"{family} ({role})" if role == "validation" else family, "meta-steps", "return", lines))
     return Panels(
         "Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once at the start of the run."
@@ -155,14 +161,14 @@ def optimisation(meta: list[Row]) -> list[Block]:
     return [Panels("The outer loop", panels, note)] if panels else []
 
 
-def family_table(families: dict[str, list[str]], sticks: dict[str, Any], summary: dict[str, Any]) -> Table:
+def family_table(families: dict[str, list[str]], baselines: dict[str, Any], summary: dict[str, Any]) -> Table:
     """Every family: the baselines, and the rule at the start, at its best and at the end."""
     results = [summary.get(name) or {} for name in ("first", "best", "last")]
     rows: list[list[Any]] = []
     for role in ("training", "validation"):
         for family in families[role]:
             earned = [result.get("returns", {}).get(family) for result in results]
-            known = sticks.get(family) or {}
+            known = baselines.get(family) or {}
             score = results[1].get("scores", {}).get(family)
             rows.append([family, role, known.get("untrained"), known.get(HAND_DESIGNED), *earned, score])
     columns = ["family", "role", "untrained", "actor-critic", "at the start", "the best rule", "at the end", "score"]

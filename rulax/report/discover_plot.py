@@ -76,7 +76,7 @@ def draw_scores(axes: Any, config: Families, rows: list[Row]) -> None:
     axes.set_ylabel("score of fresh agents", color=INK)
 
 
-def draw_family(axes: Any, name: str, colour: str, rows: tuple[list[Row], list[Row]], sticks: dict[str, float] | None) -> None:
+def draw_family(axes: Any, name: str, colour: str, rows: tuple[list[Row], list[Row]], baselines: dict[str, float] | None) -> None:
     """What fresh agents earn at the end of an evaluation, and, faintly, what the population earns meanwhile."""
     evaluations, meta = rows
     lived = [(row["step"], row[f"return/{name}"]) for row in meta if row.get(f"return/{name}") is not None]
@@ -86,7 +86,7 @@ def draw_family(axes: Any, name: str, colour: str, rows: tuple[list[Row], list[R
     found = [point for point in found if point[1] is not None]
     if found:
         axes.plot(*np.array(found, float).T, color=colour, linewidth=1.8, marker="o", markersize=2.5)
-    for level in (sticks or {}).values():
+    for level in (baselines or {}).values():
         axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
     tidy(axes, name, 8.5)
 

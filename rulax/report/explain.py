@@ -67,7 +67,7 @@ def did_not_learn(found: Found) -> list[Block]:
     if len(returns) < 2 or max(returns[1:]) > returns[0] + 0.05 * max(1.0, abs(returns[0])):
         return []
     said = (
-        f"Its return was {number(returns[0])} at birth and {number(returns[-1])} at the end, so what follows shows the rule at "
+        f"Its return was {number(returns[0])} at the start and {number(returns[-1])} at the end, so what follows shows the rule at "
         "work on an "
         "agent that stays ignorant. More --steps or another --env may help."
     )
@@ -79,7 +79,7 @@ def facts(found: Found) -> list[Block]:
     rows, shown = found.get("over_life", []), []
     returns = [row["return"] for row in rows if row["return"] is not None]
     if returns:
-        shown.append(Fact("return", f"{decimal(returns[0])} → {decimal(returns[-1])}", "of the agent, at birth and at the end"))
+        shown.append(Fact("return", f"{decimal(returns[0])} → {decimal(returns[-1])}", "of the agent, at the start and at the end"))
     moment = found.get("moments", {}).get("learning")
     if moment and rows[moment["index"]]["cosines"]["policy"]["value"] is not None:
         cosine = rows[moment["index"]]["cosines"]["policy"]["value"]

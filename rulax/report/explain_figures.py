@@ -19,7 +19,7 @@ BLANKED = {
     "lifetime": "lifetime memory",
 }
 SOURCES = {"y": "y", "z": "z", "policy": "policy", "value": "value", "observation": "observation"}
-MOMENTS = {"newborn": "newborn", "learning": "half trained", "trained": "trained"}
+MOMENTS = {"newborn": "untrained", "learning": "half trained", "trained": "trained"}
 
 
 def all_of(found: Found, name: str) -> list[Block]:
@@ -215,7 +215,7 @@ def reliance(found: Found) -> list[Block]:
         panels.append(orders(f"change of {symbol} without", "environment steps", "nats", lines))
     note = (
         "KL(target ‖ target without the input): y, z and q are replaced by uniform predictions, rewards by 0, the lifetime's "
-        "memory by a newborn's. To compare with: "
+        "memory by an untrained agent's. To compare with: "
         "how far the target is from the agent's prediction, KL(target ‖ prediction), which is what the agent learns from. "
         "Less than 1e-5 of the largest is drawn there. 95 % bootstrap interval over 32 trajectories."
     )

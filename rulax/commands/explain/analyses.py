@@ -175,7 +175,7 @@ def streams_of(experience: Any, part: slice) -> Any:
 
 
 def choose_moments(returns: list[float | None]) -> dict[str, int]:
-    """Birth, end, and the moment of life that is nearest to half of what was learned."""
+    """Start, end, and the moment that is nearest to half of what was learned."""
     last = len(returns) - 1
     known = [value for value in returns if value is not None]
     if last < 2:

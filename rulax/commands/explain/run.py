@@ -1,4 +1,4 @@
-"""`rulax explain`: studies a rule phase by phase, and leaves `explain.json` and one page, finished or not."""
+"""`rulax explain`: analyses a rule phase by phase, and leaves `explain.json` and one page, finished or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs of a meta-network split into named groups and put together again, so that each group can be studied alone."""
+"""The inputs of a meta-network split into named groups and put together again, so that each group can be analysed alone."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ function drawRow(picture, { row, words, x, y, left, width, narrow, bars }) {
   svg('circle', { cx: x(row.value), cy: y, r: 5, class: 'dot' }, group).style.fill = colour;
 }
 
-// A matrix as a table of coloured cells, so that it is read as one by whoever cannot see the colours.
+// A matrix as a table of coloured cells, so that it can be read without seeing the colours.
 const MOST_WRITTEN = 14; // columns up to which the numbers are written in
 const STRONGEST = 55; // per cent of colour in a cell: ink stays readable on it
 
