@@ -152,6 +152,7 @@ class WrappedAgent(eqx.Module):
 
     def written(self, experience: Experience, episodes: Episode) -> tuple[Self, Experience]:
         agent, experience = self.agent.written(experience, episodes)
+        # `tree_at` leaves all other arrays the same objects, by which `write` sees what was replaced.
         return eqx.tree_at(lambda wrapper: wrapper.agent, self, agent), experience
 
 
@@ -177,6 +178,7 @@ def is_trained(agent: Agent) -> PyTree:
     def mark(node: Any) -> Any:
         if isinstance(node, Carried):
             return jax.tree.map(lambda leaf: False, node)
+        # No derivative exists for integers, booleans and keys, so `jax.grad` would refuse them.
         return jnp.issubdtype(node.dtype, jnp.inexact)
 
     return jax.tree.map(mark, agent, is_leaf=lambda node: isinstance(node, Carried))
@@ -196,6 +198,7 @@ def write(agent: AnyAgent, experience: Experience, episodes: Episode) -> tuple[A
     """
     after, kept = agent.written(experience, episodes)
     # What is written is data, like the experience that it comes from: a meta-gradient must not reach the rule through a table.
+    # Identity, not equality: values are not known while tracing.
     replaced = jax.tree.map(lambda new, old: None if new is old else jax.lax.stop_gradient(new), after, agent)
     kept = jax.tree.map(lambda new, old: new if new is old else jax.lax.stop_gradient(new), kept, experience)
     return overwrite(agent, replaced), kept, replaced
@@ -203,4 +206,5 @@ def write(agent: AnyAgent, experience: Experience, episodes: Episode) -> tuple[A
 
 def overwrite(agent: AnyAgent, replaced: PyTree) -> AnyAgent:
     """The agent with those arrays replaced that `write` returned; () replaces none."""
+    # The first that is not None wins, so what was replaced comes first.
     return agent if isinstance(replaced, tuple) else eqx.combine(replaced, agent)

@@ -62,8 +62,10 @@ def by_blocks(x: Array, weight: Array, stride: int) -> Array:
     a matrix product. Slower forwards than the compiler's own, but not in a loop, and there its gradient takes a tenth."""
     kernel, _, inputs, outputs = weight.shape
     rows, columns, places = x.shape[1] // stride, x.shape[2] // stride, kernel // stride
+    # Pixels beyond the last whole block are cut off. The kernel consists of whole blocks, so without padding it never reads them.
     blocks = x[:, : rows * stride, : columns * stride].reshape(-1, rows, stride, columns, stride, inputs)
     blocks = jnp.swapaxes(blocks, 2, 3).reshape(-1, rows, columns, stride * stride * inputs)
+    # The kernel is cut into blocks in the same way, with the same order of pixels and channels inside each.
     weight = weight.reshape(places, stride, places, stride, inputs, outputs)
     weight = jnp.swapaxes(weight, 1, 2).reshape(places, places, stride * stride * inputs, outputs)
     height, width = rows - places + 1, columns - places + 1

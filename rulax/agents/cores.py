@@ -43,9 +43,12 @@ def clear(memory: PyTree, levels: PyTree, first: Array) -> PyTree:
     """
 
     def one(level: int, leaf: Array) -> Array:
+        # Axes of size 1 for whatever a leaf has beyond `first`, so that each stream is cleared as a whole.
         cleared = starts(first, level).reshape(*first.shape, *[1] * (leaf.ndim - first.ndim))
+        # `where`, not a product: a memory that became NaN is cleared, too.
         return jnp.where(cleared, 0, leaf).astype(leaf.dtype)
 
+    # `levels` is mapped first: it may be a prefix of the memory's tree, with one level for a whole subtree.
     return jax.tree.map(lambda level, part: jax.tree.map(lambda leaf: one(level, leaf), part), levels, memory)
 
 

@@ -32,7 +32,9 @@ class CountingAgent(WrappedAgent):
         """Count the unroll's valid steps, then add to each of their rewards bonus / sqrt(n), where n includes the whole unroll."""
         after, experience = super().written(experience, episodes)
         at = self.cell(now(experience.observation)), experience.action  # both [T, B]
+        # `add`, because a pair that occurs several times in an unroll counts as often.
         visits = self.visits.value.at[at].add(experience.valid.astype(jnp.int32))
+        # A pair that only invalid steps have met has no visits, and must not divide by zero.
         earned = self.bonus / jnp.sqrt(jnp.maximum(visits[at], 1).astype(experience.reward.dtype))
         reward = experience.reward + jnp.where(experience.valid, earned, 0)
         return eqx.tree_at(lambda agent: agent.visits.value, after, visits), experience._replace(reward=reward)

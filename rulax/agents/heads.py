@@ -53,6 +53,7 @@ class ActionModel(eqx.Module):
         """Predictions of one action per state, [..., size], or of each of its dimensions, [..., D, size]."""
         rows = self.step.weight_input.shape[0]
         if self.dimensions:
+            # Dimension d has the rows d A to (d + 1) A - 1 of the input matrix.
             action = action + jnp.arange(self.dimensions) * (rows // self.dimensions)
             cell, gates = cell[..., None, :], gates[..., None, :]
         one_hot = jax.nn.one_hot(action, rows, dtype=cell.dtype)
@@ -103,6 +104,7 @@ class Heads(eqx.Module):
         per_state = {name: head for name, head in heads.items() if not head.per_action}
         per_action = {name: head for name, head in heads.items() if head.per_action}
         keys = jax.random.split(key_state, len(per_state))
+        # Only the policy is factored; the other predictions per state are about the state as a whole.
         sizes = {name: head.size * (max(1, dimensions) if name == "policy" else 1) for name, head in per_state.items()}
         self.state = {n: Linear(k, inputs, size, STATE_HEAD_STD) for k, (n, size) in zip(keys, sizes.items(), strict=True)}
         self.action = ActionModel(key_action, inputs, num_actions, per_action, network, dimensions) if per_action else None
@@ -133,5 +135,6 @@ class Heads(eqx.Module):
 
     def after(self, layer: Linear) -> Heads:
         """The same heads for inputs that have not passed `layer` yet."""
+        # The products are part of the differentiated program, so the gradient reaches the weights of both layers.
         folded = [first.after(layer) for first in self.first_layers()]
         return eqx.tree_at(lambda heads: heads.first_layers(), self, folded)

@@ -87,6 +87,7 @@ class LSTM(eqx.Module):
     bias: Array  # [4H]
 
     def __init__(self, key: Array, inputs: int, size: int):
+        # Drawn as one matrix, so that the fan-in counts the input and the hidden state together.
         weight = initial_weight(key, (inputs + size, 4 * size))
         self.weight_input, self.weight_hidden = weight[:inputs], weight[inputs:]
         self.bias = jnp.zeros(4 * size)
@@ -145,5 +146,6 @@ class GRU(eqx.Module):
         reset_hidden, update_hidden, candidate_hidden = jnp.split(state @ self.weight_hidden, 3, axis=-1)
         reset = jax.nn.sigmoid(reset_in + reset_hidden)
         update = jax.nn.sigmoid(update_in + update_hidden)
+        # The reset gate acts after the matrix product, not before: one product then serves all three gates.
         candidate = jnp.tanh(candidate_in + reset * candidate_hidden)
         return (1.0 - update) * candidate + update * state

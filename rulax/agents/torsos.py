@@ -95,6 +95,7 @@ class Residual(eqx.Module):
         x = as_float(image, dtype)
         for section in self.sections:
             x = section(x)
+        # The last block ends in a sum, which no non-linearity has followed yet.
         return jax.nn.relu(x)
 
 
@@ -104,6 +105,7 @@ class Images(eqx.Module):
     network: Convolutions | Residual
 
     def __call__(self, observation: Array, dtype: Any) -> Array:
+        # Convolutions know one batch axis, and time and streams are two.
         lead, image = observation.shape[:-3], observation.shape[-3:]
         return self.network(observation.reshape(-1, *image), dtype).reshape(*lead, -1)
 
@@ -161,6 +163,7 @@ def make_torso(key: Array, observation: PyTree, network: Network) -> Torso:
         )
     key_mlp, *keys = jax.random.split(key, 1 + len(leaves))
     readers = tuple(make_reader(k, leaf, network) for k, leaf in zip(keys, leaves, strict=True))
+    # Asked for and not calculated: the size after convolutions depends on kernels, strides and padding.
     width = jax.eval_shape(lambda readers, x: read_all(readers, x, jnp.float32), readers, observation).shape[-1]
     if all(isinstance(reader, Numbers) for reader in readers):
         key_mlp = key  # no reader needs one; agents of plain numbers then start as they did before there were readers
@@ -172,9 +175,11 @@ def make_reader(key: Array, leaf: jax.ShapeDtypeStruct, network: Network) -> Rea
     shape = tuple(leaf.shape)
     if is_symbols(leaf):
         key_table, key_image = jax.random.split(key)
+        # Not the default: it would take the number of symbols for the fan-in, but a look-up reads a single row.
         table = initial_weight(key_table, (network.symbols, network.embedding), 1.0)
         depth = math.prod(shape[2:]) * network.embedding
         image = make_image_reader(key_image, (*shape[:2], depth), network) if is_image(leaf) else None
+        # A map too small for convolutions gets `Numbers`, which would only concatenate the vectors, as `Symbols` does itself.
         return Symbols(table, image if isinstance(image, Images) else None, shape)
     return make_image_reader(key, shape, network)
 

@@ -92,6 +92,7 @@ def judge(settings: Discovery, critic: CriticState, experience: Experience, poli
 
     Where it is not the policy that acted (`experience.behaviour`), importance weights correct for the difference.
     """
+    # The network's output is squashed, but returns add up only on the scale of rewards.
     value = signed_parabolic(critic.params(experience.observation))
     return judge_by(settings, (critic.advantage, critic.error), value, experience, policy)
 
@@ -106,6 +107,7 @@ def judge_by(
     rewards = experience.reward.astype(value.dtype)
     estimate = over_streams(vtrace, rewards, discounts, value, ratios, valid, trace=settings.critic_trace)
     error = estimate.targets - now(value)
+    # Updated before they are used: the first experience of a life would otherwise have no scale to be normalised by.
     moments = (update_moments(moments[0], estimate.advantages, valid), update_moments(moments[1], error, valid))
     return Judgement(
         value=value,
@@ -114,6 +116,7 @@ def judge_by(
         advantage=estimate.advantages,
         normalised_advantage=normalise(estimate.advantages, moments[0]),
         error=error,
+        # The mean error is what the critic still has to learn: without it, a constant bias would never be corrected.
         normalised_error=normalise(error, moments[1], subtract_mean=False),
         moments=moments,
     )
@@ -126,6 +129,7 @@ def improve(settings: Discovery, critic: CriticState, experience: Experience, po
     """
     judgement = judge(settings, critic, experience, policy)
 
+    # The judgement stays outside of the loss: its errors are data, and only this forward pass is differentiated.
     def mean_loss(params: Critic) -> Array:
         output = now(params(experience.observation))
         return masked_mean(squared_loss(output, output + judgement.normalised_error), experience.valid)

@@ -55,12 +55,14 @@ class Discoverer:
         return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key, meta_params)
 
     def _initial_state(self, key: Array, meta_params: PyTree = None) -> MetaState:
+        # The rule's key is split off even if a rule is given, so that a seed gives the same population for every rule.
         key_rule, *keys = jax.random.split(key, 1 + len(self.families))
         if meta_params is None:
             meta_params = self.families[0].recipe.rule.init(key_rule)
             if self.settings.rule_init == "reference":
                 meta_params = as_in_reference(meta_params)
         members = tuple(init_population(family, k) for family, k in zip(self.families, keys, strict=True))
+        # One Adam per agent needs the agents of all families: `optimise` concatenates their gradients in this order.
         agents = self.settings.agents * len(self.families)
         return MetaState(meta_params, self.optimiser.init(meta_params, agents), members, jnp.zeros((), jnp.int32))
 
@@ -91,10 +93,12 @@ class Discoverer:
         """
         for family in self.families:
             bytes_of, at_once = predicted[family.name], self.settings.agents_at_once
+            # `STRATEGIES` are ordered from the fastest, so the first that fits is the choice.
             fitting = [strategy for strategy in STRATEGIES if bytes_of[strategy] <= limit]
             smallest = min(STRATEGIES, key=lambda strategy: bytes_of[strategy])
             plan = Plan(fitting[0] if fitting else smallest, at_once)
             agents = at_once or self.settings.agents
+            # Each prediction compiles a program, so smaller groups are tried only where no strategy fits.
             while not fitting and agents > 1:
                 agents = agents // 2
                 plan = Plan(smallest, agents)
@@ -129,6 +133,7 @@ class Discoverer:
 
     @staticmethod
     def _programs_of(family: Family, compiled: Any) -> Programs:
+        # A program of its own: inside the meta-step, every agent would be made afresh in every step and mostly thrown away.
         renew = jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST)
         return Programs(functools.partial(refresh_if_due, renew), compiled)
 

@@ -90,10 +90,13 @@ def detached(update: Update) -> Update:
     """The same update, whose derivative with respect to the agent's parameters is the identity."""
 
     def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Updated:
+        # The whole state: moments of the optimiser and the rule's memory depend on earlier updates as well.
         before = jax.lax.stop_gradient(state)
         updated = update(rule_params, before, experience, key)
         trained, carried = split(updated.state.params)
         parts = split(state.params)[0], split(before.params)[0], trained
+        # The value is `new`, up to rounding. Its derivative is the identity with respect to the agent before (by `old`) and that of
+        # this one update with respect to the rule (by `new`).
         trained = jax.tree.map(lambda old, data, new: old + (new - data), *parts)
         return updated._replace(state=updated.state._replace(params=join(trained, carried)))
 
@@ -120,8 +123,10 @@ def evolution(
         shaping: the weights w: "ranks" of fitness (robust to its scale) or its "values" (unbiased for a quadratic).
     """
     fitness = required(problem.fitness, "fitness")
+    # Split before any life is lived, so that all perturbations share the key that the member goes on with: common random numbers.
     member, key = problem.split_key(member)
     half = draw_noise(meta_params, pairs, key)
+    # Both signs of each noise: with the weights "values", whatever is even in the perturbation cancels exactly.
     directions = jax.tree.map(lambda e: jnp.concatenate([e, -e]), half)
 
     def fitness_along(direction: PyTree) -> Array:
@@ -145,6 +150,7 @@ def draw_noise(like: PyTree, number: int, key: Array) -> PyTree:
 def centred_ranks(fitness: Array) -> Array:
     """Ranks [M] from -0.5 (worst) to 0.5 (best); equal values share their mean rank, so that no difference gives no gradient."""
     fitness = jnp.where(jnp.isnan(fitness), -jnp.inf, fitness)  # a life that went wrong counts as the worst
+    # All pairs are compared instead of sorting: M is small, and ties get their mean rank without further work.
     below = jnp.sum(fitness[:, None] > fitness[None, :], 1)
     equal = jnp.sum(fitness[:, None] == fitness[None, :], 1) - 1
     return (below + 0.5 * equal) / (fitness.shape[0] - 1) - 0.5
@@ -162,6 +168,7 @@ SHAPINGS = {"ranks": centred_ranks, "values": centred_values}
 
 def evolution_gradient(fitness: Array, noise: PyTree, deviation: float, shape: Callable[[Array], Array] = centred_ranks) -> PyTree:
     """The estimate from fitness [M] (more is better) and noise [M, ...]: a gradient to *descend*."""
+    # Fitness is to rise and optimisers descend, hence the sign; M counts both halves of the pairs.
     weight = shape(fitness)
     return jax.tree.map(lambda e: -jnp.tensordot(weight.astype(e.dtype), e, 1) / (deviation * fitness.shape[0]), noise)
 

@@ -71,6 +71,7 @@ class Evaluation:
         """Initialise the agents and compile their training, which `run` would otherwise do first."""
         if self._initial_state is None:
             key = jax.random.key(EVALUATION_SEED)
+            # Not `hash`, which differs from process to process for strings.
             self._initial_state = self.trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
             self.trainer.compile(self._initial_state)
 
@@ -140,4 +141,5 @@ def frozen(recipe: Recipe) -> Recipe:
         return 0.0 * logits.sum(range(2, logits.ndim)) + jnp.zeros_like(experience.reward), {}
 
     rule = recipe.rule._replace(init=lambda key: {}, targets=targets, loss=loss)
+    # Decay would move the weights even where the gradient is zero.
     return recipe._replace(rule=rule, learning=recipe.learning.__class__(**{**vars(recipe.learning), "weight_decay": 0.0}))

@@ -76,6 +76,7 @@ def make_updates(learner: Learner, strategy: str, penalise: Penalise = no_penalt
     def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Updated:
         made = make_targets(learner, rule_params, state, experience)
         after, metrics = follow_targets(learner, rule_params, state, made, key)
+        # Penalised inside the update: after the window, the targets of all updates would have to be stored for it.
         return Updated(after, metrics, penalise(made.targets, made.batch))
 
     if strategy in ("remat", "both", "segments"):
@@ -111,6 +112,7 @@ def scan_in_segments(one: Callable, carry: Any, inputs: Any, times: int) -> tupl
     length = segment_length(times)
     split = jax.tree.map(lambda x: x.reshape(times // length, length, *x.shape[1:]), inputs)
 
+    # The update inside has a checkpoint of its own: within the segment at hand, one update at a time is recomputed.
     @functools.partial(jax.checkpoint, prevent_cse=False)
     def segment(carry: Any, inputs: Any) -> tuple[Any, Any]:
         return jax.lax.scan(one, carry, inputs, length)
@@ -121,6 +123,7 @@ def scan_in_segments(one: Callable, carry: Any, inputs: Any, times: int) -> tupl
 
 def segment_length(times: int) -> int:
     """The divisor of `times` that stores the fewest agents: one per segment, and one per update of the segment at hand."""
+    # Only divisors, so that all segments have one shape. A prime number of updates has none between 1 and itself.
     divisors = [length for length in range(1, times + 1) if times % length == 0]
     return min(divisors, key=lambda length: (times // length + length, length))
 
@@ -140,9 +143,11 @@ def mixed_gradient(
     def inner(
         trained: Agent, targets: PyTree, rule_params: PyTree, carried: Agent, experience: Experience
     ) -> tuple[PyTree, Metrics]:
+        # Read again: `reading.pull_back` closes over a forward pass, and a custom VJP cannot see what is closed over.
         return gradient(rule, rule_params, read(join(trained, carried), experience), targets, experience)
 
     def forward(*inputs: Any) -> tuple[Any, Any]:
+        # The inputs are all that is kept; `backward` starts from them.
         return inner(*inputs), inputs
 
     def backward(inputs: Any, slopes: Any) -> tuple[PyTree, PyTree, PyTree, None, None]:

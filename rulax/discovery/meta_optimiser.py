@@ -48,15 +48,20 @@ def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
 
     def step(meta_params: PyTree, state: OptimiserState, grads: PyTree) -> tuple[PyTree, OptimiserState, Metrics]:
         norms = jax.vmap(optax.global_norm)(grads)
+        # A norm is finite only if every element is.
         good = jnp.isfinite(norms)
         if per_agent:
+            # Each Adam removes the scale of its own agent's gradients before the mean, so no environment dominates by its scale.
             directions, adam = jax.vmap(transform.update)(grads, state.adam)
+            # The moments of a bad agent have taken its NaN in by now; they are put back.
             adam = jax.vmap(select)(good, adam, state.adam)
             direction = mean_of_good(directions, good)
         else:
             direction, adam = transform.update(mean_of_good(grads, good), state.adam)
             adam = select(jnp.any(good), adam, state.adam)
+            # The mean of no agents is a zero gradient, on which Adam's momentum would still move.
             direction = jax.tree.map(lambda d: jnp.where(jnp.any(good), d, 0), direction)
+        # By the count of meta-steps, which goes on even when Adam's own counts stay behind for bad agents.
         size = rate(state.count) if callable(rate) else rate
         change = jax.tree.map(lambda d: -size * d, direction)
         metrics = {
@@ -76,6 +81,7 @@ def mean_of_good(values: PyTree, good: Array) -> PyTree:
 
     def mean(x: Array) -> Array:
         chosen = good.reshape(-1, *(1,) * (x.ndim - 1))
+        # `where`, because a product with 0 would keep a NaN.
         return jnp.sum(jnp.where(chosen, x, 0), 0) / number.astype(x.dtype)
 
     return jax.tree.map(mean, values)

@@ -73,6 +73,7 @@ def optimise(optimiser: MetaOptimiser) -> Optimise:
     """The step from all families' gradients to the next meta-parameters, as a function to compile."""
 
     def optimised(meta_params: PyTree, state: PyTree, grads: tuple[PyTree, ...]) -> tuple[PyTree, PyTree, Metrics]:
+        # All families share the rule, so their gradients have the same shapes but for the number of agents.
         return optimiser.step(meta_params, state, jax.tree.map(lambda *parts: jnp.concatenate(parts), *grads))
 
     return optimised

@@ -51,6 +51,7 @@ def by_bootstrap(family: Family) -> Objective:
         trained, carried = split(later)
 
         def loss(trained: PyTree) -> Array:
+            # On the window's own validation: target and agent are compared in the same states.
             predicted = now_taken(predict_along(join(trained, carried), window.validation))
             return policy_gradient(predicted, window.validation, window.advantage)
 

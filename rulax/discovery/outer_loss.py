@@ -96,6 +96,8 @@ def outer_loss(
 
 def predict_along(agent: Agent, experience: Experience) -> Predictions:
     """The agent's predictions at all T + 1 observations; action heads at the action taken, and at action 0 for the last one."""
+    # y is wanted at the last observation, too, where no action was taken. Any action will do there: whatever depends on it is
+    # dropped by `now`.
     action = jnp.concatenate([experience.action, jnp.zeros_like(experience.action[:1])])
     return agent.predict_taken(agent.embed(experience), action)
 

@@ -53,6 +53,7 @@ class Family:
 
     @property
     def learner(self) -> Learner:
+        # Budgets differ between agents of one compiled program, so a schedule's horizon must be an array.
         return make_learner(self.recipe, own=() if self.recipe.learning.schedule == "constant" else (HORIZON,))
 
 
@@ -68,6 +69,7 @@ def init_member(family: Family, key: Array) -> Member:
     initial policy: that happens before any window, and so is data to every meta-gradient.
     """
     learning = family.recipe.learning
+    # The order of these keys is part of what a seed means.
     key_task, key_env, key_agent, key_critic, key_budget, key_life = jax.random.split(key, 6)
     budget = draw_budget(family.settings.lifetimes, key_budget)
     scheduled = learning.schedule != "constant"
@@ -96,7 +98,9 @@ def refresh(family: Family, members: Member) -> Member:
     """Replace those whose budget is spent by fresh agents; the others stay as they are. Members are [A, ...]."""
 
     def one(member: Member) -> Member:
+        # The survivor's key moves on, too: its next iteration would otherwise split the key that was split here.
         key_old, key_new = jax.random.split(member.life.key)
+        # Under `vmap` every member makes a fresh one, needed or not; `refresh_if_due` keeps that rare.
         fresh = init_member(family, key_new)._replace(resets=member.resets + 1)
         member = member._replace(life=member.life._replace(key=key_old))
         return select(member.age >= member.budget, fresh, member)

@@ -81,12 +81,15 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
         if rollout is None:
             member, rollout = collect(family, member)
         life, fresh = store(member.life, rollout.learned_from), rollout.fresh
+        # As in `life.sample_and_update`. The record keeps the drawn batch itself, so it needs only the update's key.
         key_mix, key_update = jax.random.split(rollout.key)
         experience = draw(family.recipe.learning, life, rollout.learned_from, key_mix)
         state, learned, penalties = updates.one(rule_params, life.learner_state, experience, key_update)
         critic, measured = member.critic, rewards_of(fresh) | {"update_norm": distance(state.params, life.learner_state.params)}
         if settings.critic_learns_from == "updates":
+            # On-policy, `behaviour` is the policy of this very agent, and already data.
             policy = fresh.behaviour if on_policy else policy_of(life.learner_state.params, fresh)
+            # Nothing that reaches the critic depends on the rule: experience and policy are data already.
             critic, criticised = improve(settings, critic, fresh, policy)
             measured |= criticised
         member = member._replace(life=life._replace(learner_state=state), critic=critic, age=member.age + 1)
@@ -114,6 +117,7 @@ def collect(family: Family, member: Member, unroll: int = 0) -> tuple[Member, Ro
     keys, state = split_keys(member.life), member.life.learner_state
     agent, actor = jax.lax.stop_gradient((state.params, member.life.actor))
     actor, fresh, episodes = act(family.streams, agent, actor, unroll or family.recipe.learning.unroll, keys.act)
+    # To the agent itself and not to the stopped copy: arrays that it does not replace must stay differentiable.
     agent, learned_from, written = write(state.params, fresh, episodes)
     life = member.life._replace(actor=actor, learner_state=state._replace(params=agent), key=keys.life)
     return member._replace(life=life), Rollout(fresh, learned_from, episode_metrics(fresh, episodes), keys.learn, written)
@@ -132,6 +136,7 @@ def judge_validation(
     Advantages are normalised by averages that include this experience. Whether it stays in them is a setting.
     """
     settings = family.settings
+    # Judged before it may improve: the critic that weights the policy gradient has not been fitted to this experience.
     judgement = judge(settings, critic, validation, policy)
     measured = {
         "critic_value": masked_mean(now(judgement.value), validation.valid),
@@ -151,6 +156,7 @@ def relive(updates: Updates, rule_params: PyTree, record: Record) -> Updated:
 
     def one(state: LearnerState, inputs: tuple[Experience, Array, PyTree]) -> tuple[LearnerState, tuple[Metrics, Penalties]]:
         experience, key, written = inputs
+        # Before the update, in the order of `collect` and then `one` in `live`.
         state = state._replace(params=overwrite(state.params, written))
         state, metrics, penalties = updates.one(rule_params, state, experience, key)
         return state, (metrics, penalties)

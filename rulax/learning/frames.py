@@ -42,6 +42,7 @@ def fold(stacks: np.ndarray, frames: int) -> Folded:
     """Stacks [..., T+1, H, W, F C] with every frame kept once."""
     *lead, length, height, width, _ = stacks.shape
     stacks = stacks.reshape(*lead, length, height, width, frames, -1)
+    # The first stack contributes all of its frames, every later one only its newest.
     older = np.moveaxis(stacks[..., 0, :, :, :-1, :], -2, -4)
     kept = np.concatenate([older, stacks[..., -1, :]], axis=-4)
     black = length - 1 + frames
@@ -51,6 +52,7 @@ def fold(stacks: np.ndarray, frames: int) -> Folded:
     for time in range(1, length):
         newest = frames - 1 + time
         number[..., time, :-1], number[..., time, -1] = number[..., time - 1, 1:], newest
+        # New starts are rare, so only those stacks are compared frame by frame.
         for stream in np.argwhere(~goes_on[..., time - 1]):
             at = (*stream, time)
             number[at] = started_anew(stacks[at], newest, black)
@@ -89,6 +91,7 @@ def started_anew(stack: np.ndarray, newest: int, black: int) -> np.ndarray:
 
 def unfold(folded: Folded) -> Array:
     """[T+1, B, H, W, F C] from frames [T+F, B, H, W, C]."""
+    # A black frame after the last one: `number` refers to it as T + F.
     frames = jnp.concatenate([folded.frames, jnp.zeros_like(folded.frames[:1])])
     streams = jnp.arange(frames.shape[1])[None, :, None]
     stacks = jnp.moveaxis(frames[folded.number.astype(jnp.int32), streams], 2, -2)  # [T+1, B, H, W, F, C]

@@ -69,6 +69,7 @@ class HostTrainer(BaseTrainer):
         super().__init__(environment, recipe, config, hyperparameters, tasks)
         learning = recipe.learning
         self.streams = RestartingStreams(environment, learning.streams * config.seeds, config.most_restarts)
+        # Replayed experience is off-policy anyway; rules that learn from fresh experience alone act and learn in turns.
         self.overlap = bool(learning.replay) if config.overlap == "auto" else config.overlap == "on"
         self.shape = (config.seeds, learning.streams)
         self.replay: HostReplay | None = None
@@ -81,6 +82,7 @@ class HostTrainer(BaseTrainer):
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
         state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
+        # These stand for shapes only: `resume` resets the streams and puts their first observations here.
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
         actor = Actor((), (), observation, jnp.full(streams, Level.LIFE, jnp.int8), state.params.initial_memory(streams))
         return Life(state, actor, (), key_life)
@@ -106,6 +108,7 @@ class HostTrainer(BaseTrainer):
 
     def resume(self, state: TrainState) -> TrainState:
         """Reset the streams, with a seed that depends on the agents' keys and their age, and forget what was replayed."""
+        # The learner's thread writes to the buffer, so it must be idle before the buffer is replaced.
         self._finish()
         learning = self.recipe.learning
         if learning.replay:
@@ -115,6 +118,7 @@ class HostTrainer(BaseTrainer):
         seed = np.random.SeedSequence([*words.tolist(), int(state.iteration)]).generate_state(1)[0]
         timestep = self.streams.start(int(seed))
         actor = self._look(state.life.actor, timestep.observation, timestep.first)
+        # The count is NumPy's: the host reads it after every unroll, and from the device it would have to be fetched each time.
         return TrainState(state.life._replace(actor=actor), np.asarray(state.iteration))  # type: ignore[arg-type]
 
     def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, HostMetrics]:
@@ -152,6 +156,7 @@ class HostTrainer(BaseTrainer):
             self._learning = (self._thread.submit(self._learn, state.life.learner_state, acted), acted)
         learning, acted = self._learning
         last = int(state.iteration) + 1 >= self.total_iterations
+        # Acting comes before `result`, which waits. `params` act even if the update is done by now: timing must not change a run.
         following = None if last else self._act(params, acted.actor, acted.keys.life)
         state, metrics = self._concluded(state, acted, learning.result())
         self._learning = following and (self._thread.submit(self._learn, state.life.learner_state, following), following)
@@ -160,12 +165,14 @@ class HostTrainer(BaseTrainer):
     def _concluded(
         self, state: TrainState, acted: Acted, learned: tuple[LearnerState, HostMetrics]
     ) -> tuple[TrainState, HostMetrics]:
+        # The buffer belongs to the trainer and not to a life, which is what a checkpoint holds.
         life = Life(learned[0], acted.actor, (), acted.keys.life)
         return TrainState(life, state.iteration + np.int32(1)), acted.metrics | learned[1]
 
     def _finish(self) -> None:
         """Wait for what is still being learned, and forget it."""
         if self._learning is not None:
+            # `exception` waits without raising: the streams are to be closed even if learning failed.
             self._learning[0].exception()
             self._learning = None
 
@@ -180,6 +187,7 @@ class HostTrainer(BaseTrainer):
         memory = actor.memory
         for number in range(self.recipe.learning.unroll):
             decided, logits, memory = self._decide(leaves, observation, first, memory, keys.act, np.int32(number))
+            # The call above returns before the actions are known, so the host copies while the device computes; `asarray` waits.
             put(fresh.observation, observation, number)
             put(fresh.first, first, number)
             action = np.asarray(decided)
@@ -194,9 +202,11 @@ class HostTrainer(BaseTrainer):
                 sums += [(ended * values).reshape(self.shape).sum(1) for values in (1, *timestep.episode[1:])]
                 jax.tree.map(lambda whole, part, number=number: put(whole, part, number), ends, timestep.episode)
             observation, first = timestep.observation, timestep.first
+        # The observation after the last step, which is bootstrapped from: time T of T + 1.
         put(fresh.observation, observation, -1)
         put(fresh.first, first, -1)
         fresh, ends = jax.tree.map(self._split, (fresh, ends))
+        # The memory before the unroll; `memory` by now is the one after it.
         fresh = fresh._replace(memory=jax.tree.map(np.asarray, actor.memory))
         metrics = {
             "episodes": sums[0].astype(np.int32),
@@ -224,6 +234,7 @@ class HostTrainer(BaseTrainer):
 
         def one(agent: Agent, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
             logits, memory = agent.act(observation, first, memory)
+            # Folding the step's number in, instead of splitting a key for each step, lets one program and one key serve the unroll.
             return agent.sample(jax.random.fold_in(key, number), logits), logits, memory
 
         def decide(leaves: list[Array], observation: PyTree, first: Array, memory: PyTree, keys: Array, number: Array) -> tuple:
@@ -290,6 +301,7 @@ class HostTrainer(BaseTrainer):
         def one(agent: Agent, fresh: Experience, episodes: Episode) -> tuple[PyTree, Experience]:
             given = in_time(fresh)
             _, kept, replaced = write(agent, given, swapped(episodes))
+            # What is returned unchanged is no output of the program, so it is not copied back from the device.
             changed = jax.tree.map(lambda new, old: None if new is old else new, kept, given)
             return replaced, swapped(changed._replace(memory=()))._replace(memory=changed.memory)
 
@@ -305,6 +317,7 @@ class HostTrainer(BaseTrainer):
 
     @functools.cached_property
     def _update_keys(self) -> Any:
+        # The same two keys per agent as in `life.sample_and_update`, [K] each.
         return jax.jit(lambda keys: tuple(jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)))
 
     @functools.cached_property

@@ -33,6 +33,7 @@ class HostReplay:
         streams = fresh.action.shape[1]
 
         def write(ring: np.ndarray, new: np.ndarray) -> None:
+            # One slice, which never wraps: the capacity is a multiple of the streams.
             ring[:, self.position : self.position + streams] = new
 
         jax.tree.map(write, self.storage, fresh)
@@ -43,11 +44,13 @@ class HostReplay:
 def mix(replay: HostReplay | None, fresh: Experience, batch: int, fraction: float, keys: Array) -> Experience:
     """Batches [K, N, T, ...] of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
     streams, replayed = fresh.action.shape[1], round(batch * fraction) if replay else 0
+    # `filled` changes with every unroll; as an array and not a static argument it does not compile `choose` again.
     chosen, drawn = map(np.asarray, choose(keys, np.int32(replay.filled if replay else 1), streams, batch - replayed, replayed))
 
     def take(new: np.ndarray, old: np.ndarray) -> np.ndarray:
         taken = np.empty((len(chosen), batch, *new.shape[2:]), new.dtype)
         for seed, into in enumerate(taken):  # `take` into its place copies each trajectory once
+            # All indices are in range. `clip`, because NumPy buffers `out` in its default mode, which would be a second copy.
             np.take(new[seed], chosen[seed], axis=0, out=into[: batch - replayed], mode="clip")
             np.take(old[seed], drawn[seed], axis=0, out=into[batch - replayed :], mode="clip")
         return taken
@@ -60,6 +63,7 @@ def choose(keys: Array, filled: Array, streams: int, fresh: int, replayed: int) 
     """Which fresh streams [K, fresh] and which trajectories of the buffers [K, replayed] make up the batches."""
 
     def one(key: Array) -> tuple[Array, Array]:
+        # As in `replay.mix`, key by key, so that a run draws the same batches with either buffer.
         key_fresh, key_replay = jax.random.split(key)
         subset = jax.random.permutation(key_fresh, streams)[:fresh]
         return subset, jax.random.randint(key_replay, (replayed,), 0, filled)
@@ -90,6 +94,7 @@ def reserve(form: Experience, seeds: int, streams: int, capacity: int, limit: in
     """Say what the buffers will take, before they are filled; more than the limit is an error that says what would fit."""
     held, each = -(-capacity // streams) * streams, size_of(form) * seeds
     allowed = limit or int(SHARE_OF_FREE * free_memory())
+    # Where free memory is not known it is 0, and nothing is refused.
     if allowed and held * each > allowed:
         fits = allowed // each // streams * streams
         free = f"only {bytes_text(allowed)} may be used (80 % of what is free)"

@@ -107,6 +107,7 @@ def empty_replay(learning: Learning, environment: Environment, memory: PyTree) -
         return jnp.zeros((steps, streams, *shape), dtype)
 
     logits = zeros(time, jnp.float32, *dimensions, environment.num_actions)
+    # The dtypes must be those that `rollout.act` makes: `ring.add` casts what differs, so a narrower one would lose data silently.
     example = Experience(
         observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), environment.observation),
         action=zeros(time, jnp.int32, *dimensions),
@@ -143,6 +144,7 @@ def collect(streams: Streams, unroll: int, life: Life, key: Array) -> tuple[Life
     actor, experience, episodes = act(streams, state.params, life.actor, unroll, key)
     agent, learned_from, _ = write(state.params, experience, episodes)
     life = life._replace(learner_state=state._replace(params=agent), actor=actor)
+    # From what the environment paid: a bonus that the agent pays itself is no part of what is reported.
     return life, learned_from, episode_metrics(experience, episodes)
 
 
@@ -155,17 +157,20 @@ def fill_replay(streams: Streams, learning: Learning, life: Life) -> Life:
         return store(life, fresh)._replace(key=keys.life)
 
     times = warm_iterations(learning)
+    # A loop of no turns would still have its body compiled.
     return jax.lax.fori_loop(0, times, one, life) if times else life
 
 
 def store(life: Life, experience: Experience) -> Life:
     """Put fresh experience into the replay buffer, if there is one."""
+    # The truth of a tuple, known at trace time: () is no buffer, and a `Replay` is never empty as a tuple.
     return life._replace(replay=ring.add(life.replay, experience)) if life.replay else life
 
 
 def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
     """The batch [T, N] of the next update: fresh experience [T, B] and replayed one in the configured mix, after burn-in."""
     batch = batch_size(learning)
+    # Where every fresh stream is used and nothing is replayed, drawing would only reorder the streams.
     if life.replay or batch != learning.streams:
         fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
     return after_burn_in(life.learner_state.params, fresh, learning.burn_in)
@@ -180,8 +185,10 @@ def after_burn_in(agent: Agent, experience: Experience, steps: int) -> Experienc
     if not steps:
         return experience
     read = jax.tree.map(lambda x: x[:steps], experience._replace(memory=()))
+    # One more of these two than of the rest, as in all experience: `remember` leaves the last observation out.
     read = read._replace(observation=jax.tree.map(lambda x: x[: steps + 1], experience.observation))
     read = read._replace(first=experience.first[: steps + 1], memory=experience.memory)
+    # The inner gradient starts from the batch and never sees this memory; without the stop, the meta-gradient of discovery would.
     memory = jax.lax.stop_gradient(agent.remember(read))
     return jax.tree.map(lambda x: x[steps:], experience._replace(memory=()))._replace(memory=memory)
 
@@ -202,6 +209,7 @@ def checked_update(
 ) -> tuple[LearnerState, Metrics]:
     """One update from a batch [T, N]; the metric `bad_gradients` is 1 where its gradient was not finite."""
     state, metrics = update(learner, rule_params, state, experience, key)
+    # A norm is finite only if all elements are, and a mean over minibatches only if all their norms are.
     bad = ~jnp.isfinite(metrics["gradient_norm"])
     return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}
 

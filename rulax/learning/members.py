@@ -48,6 +48,7 @@ def check_hyperparameters(given: Mapping[str, ArrayLike], learning: Learning, me
             raise ValueError(f"'{name}' cannot differ between agents; what can is {', '.join(HYPERPARAMETERS)}")
         if values.shape != (members,):
             raise ValueError(f"{name} needs one value for each of {members} agents, but has the shape {list(values.shape)}")
+    # Nothing would read it: a constant schedule has no end.
     if HORIZON in made and learning.schedule == "constant":
         raise ValueError("a horizon needs a schedule that falls: set schedule to linear or cosine, not constant")
     return made
@@ -79,6 +80,7 @@ def exploit(tree: PyTree, parents: Array) -> PyTree:
     """
 
     def one(leaf: Array) -> Array:
+        # Typed keys only: a raw uint32 key looks like any other array and would be copied.
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return leaf
         return jnp.take(leaf, parents, axis=0)
@@ -107,6 +109,7 @@ def explore(
 
     def one(name: str, value: Array) -> Array:
         if name in FRACTIONS:
+            # f' / (1 - f') = d f / (1 - f), solved for f' without a division that fails at f = 1.
             return drawn[name] * value / (1 + (drawn[name] - 1) * value)
         return drawn[name] * value
 
@@ -129,6 +132,7 @@ def draw_factors(
     values: Mapping[str, Array], key: Array, chosen: Array | bool, names: tuple[str, ...], factors: tuple[float, ...]
 ) -> dict[str, Array]:
     """A factor [K] for each name; 1 for agents that are not chosen."""
+    # Sorted, so that what is drawn for a name does not depend on the order of a dictionary.
     names = tuple(sorted(names or values))
     keys = jax.random.split(key, max(len(names), 1))
     choices = {name: jax.random.choice(k, jnp.asarray(factors), values[name].shape) for name, k in zip(names, keys, strict=True)}

@@ -67,7 +67,9 @@ def learning_rate(learning: Learning, total_steps: int | Array) -> float | Array
 
     # Written out, because optax's schedules ask their horizon whether it is positive, which an array inside `jit` cannot answer.
     def rising(count: Array) -> Array:
+        # `where` below evaluates both branches, so a rise of 0 must not divide by zero.
         steps = jnp.maximum(rise, 1)
+        # Operation by operation what optax's linear schedule computes.
         return peak - peak * (1 - jnp.clip(count, 0, steps) / steps)
 
     def falling(count: Array) -> Array | float:
@@ -97,6 +99,7 @@ def make_optimiser(
         return make_chain(learning, total_steps)
 
     def chain_with(values: Mapping[str, Array]) -> optax.GradientTransformation:
+        # optax's transformations close over their numbers, so the chain is made anew in each trace, around the agent's own arrays.
         numbers = {name: values[name] for name in own if name != HORIZON}
         return make_chain(dataclasses.replace(learning, **numbers), values.get(HORIZON, total_steps))  # type: ignore[arg-type]
 
@@ -112,11 +115,14 @@ def make_optimiser(
 def make_chain(learning: Learning, total_steps: int | Array) -> optax.GradientTransformation:
     """The optimiser for numbers, or arrays [] in the place of some of them."""
     parts: list[optax.GradientTransformation] = []
+    # Before Adam: a single outlier would otherwise stay in the second moment for about 1 / (1 - b2) steps.
     if is_used(learning.clip_gradient):
         parts.append(optax.clip_by_global_norm(limit(learning.clip_gradient)))
     parts.append(adam_direction(learning.adam_b1, learning.adam_b2, learning.adam_eps))
     if is_used(learning.clip_update):
         parts.append(optax.clip(limit(learning.clip_update)))
+    # After Adam, so that decay is decoupled from the gradient's scale (Loshchilov and Hutter 2019), and after the clip, which
+    # limits Adam's direction alone.
     if is_used(learning.weight_decay):
         parts.append(optax.add_decayed_weights(learning.weight_decay))
     parts.append(optax.scale_by_learning_rate(learning_rate(learning, total_steps)))

@@ -26,6 +26,8 @@ class Replay(NamedTuple):
 def start(example: Experience, capacity: int) -> Replay:
     """An empty buffer for experience like the example; the capacity is rounded up to a multiple of its streams."""
     streams = example.action.shape[1]
+    # All streams are written at once. With a multiple of them no write reaches past the end, where `dynamic_update_slice` would
+    # shift it back without a word and overwrite the wrong trajectories.
     capacity = -(-capacity // streams) * streams
 
     def empty(axis: int):
@@ -34,6 +36,7 @@ def start(example: Experience, capacity: int) -> Replay:
 
         return make
 
+    # Memory is that of the start of a trajectory: it has no time axis, so trajectories are its axis 0.
     storage = jax.tree.map(empty(1), example._replace(memory=()))
     storage = storage._replace(memory=jax.tree.map(empty(0), example.memory))
     return Replay(storage, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
@@ -55,11 +58,14 @@ def add(replay: Replay, experience: Experience) -> Replay:
 
 def sample(replay: Replay, number: int, key: Array) -> Experience:
     """Experience [T, number] of trajectories drawn uniformly, with replacement, from those that the buffer holds."""
+    # What was collected is stored before anything is drawn, so `filled` is at least 1. With replacement, because drawing without
+    # it would permute the whole buffer for every batch.
     return take_streams(replay.storage, jax.random.randint(key, (number,), 0, replay.filled))
 
 
 def mix(replay: Replay | None, fresh: Experience, batch: int, fraction: float, key: Array) -> Experience:
     """A batch [T, batch] of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
+    # `host_replay.choose` splits and draws in the same way; they have to change together.
     key_fresh, key_replay = jax.random.split(key)
     replayed = round(batch * fraction) if replay else 0
     chosen = take_streams(fresh, jax.random.permutation(key_fresh, fresh.action.shape[1])[: batch - replayed])

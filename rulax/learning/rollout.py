@@ -53,13 +53,16 @@ def act(streams: Streams, agent: Agent, actor: Actor, unroll: int, key: Array) -
     """
 
     def one_step(actor: Actor, key: Array) -> tuple[Actor, Step]:
+        # Two keys: with one, the draw of the action and the environment's own randomness would be correlated.
         key_action, key_env = jax.random.split(key)
         logits, memory = agent.act(actor.observation, actor.first, actor.memory)
         action = agent.sample(key_action, logits)
         env_state, timestep = streams.step(actor.task, actor.env_state, action, key_env)
+        # `actor` is still the one from before the step: it holds what the action was chosen from.
         decided = decide(actor, action, logits, timestep)
         return Actor(actor.task, env_state, timestep.observation, timestep.first, memory), decided
 
+    # The memory before the first step: learning unrolls the core again from there, not from the end.
     memory = actor.memory
     actor, steps = jax.lax.scan(one_step, actor, jax.random.split(key, unroll))
     return actor, pack(steps, actor.observation, actor.first, memory), steps.episode
@@ -80,6 +83,8 @@ def pack(steps: Step, last_observation: PyTree, last_first: Array, memory: PyTre
     def append(sequence: Array, last: Array) -> Array:
         return jnp.concatenate([sequence, last[None]], axis=0)
 
+    # At index t: the observation and `first` before action t, and the reward, discount and validity after it.
+    # There are T + 1 observations, because the value after the last step is bootstrapped.
     return Experience(
         observation=jax.tree.map(append, steps.observation, last_observation),
         action=steps.action,

@@ -156,6 +156,7 @@ class BaseTrainer(abc.ABC):
         self.steps_per_iteration = learning.streams * learning.unroll
         self.total_iterations = max(1, -(-config.total_steps // self.steps_per_iteration))
         self.warm_iterations = warm_iterations(learning)
+        # Iterations that only fill replay take no gradient step, so they are not part of the schedule.
         self.learner = make_learner(recipe, self.total_iterations - self.warm_iterations, tuple(self.hyperparameters))
         # May be replaced between chunks, by values of the same shapes: each leaf as the rule makes it (all agents share it), or
         # with a leading axis [K] (one per agent). The first chunk decides which.
@@ -214,6 +215,7 @@ class CompiledTrainer(BaseTrainer):
         self._compiled: Any = None
 
     def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
+        # Split alike whether a task is drawn or given, so that a seed means the same agent and the same later randomness.
         key_task, key_agent, key_streams, key_life = jax.random.split(key, 4)
         if task is None:
             random_task = self.config.task == "random"
@@ -241,10 +243,12 @@ class CompiledTrainer(BaseTrainer):
         jax.eval_shape(self._iteration, self.rule_params, self.skeleton())
 
     def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, dict[str, np.ndarray]]:
+        # Before the clock starts: the length of chunks adapts to the time of running alone.
         self.compile(state)
         left = self.total_iterations - int(state.iteration)
         number = max(1, min(self._chunk_size, left, most, MAX_CHUNK))
         began = time.perf_counter()
+        # JAX returns before the work is done; without waiting, the time of dispatch would be measured.
         state, metrics = jax.block_until_ready(self._compiled(self.rule_params, state, jnp.int32(number)))
         self._adapt(number, time.perf_counter() - began)
         return state, {name: np.asarray(values)[:number] for name, values in metrics.items()}
@@ -270,6 +274,8 @@ class CompiledTrainer(BaseTrainer):
         return chunk.lower(self.rule_params, state, jnp.int32(1)).compile(compiler_options=self.compile_options)
 
     def _chunk(self, rule_params: PyTree, state: TrainState, number: Array) -> tuple[TrainState, Metrics]:
+        # A loop with a traced number of turns cannot stack outputs as `scan` does, so there is room for the longest chunk and
+        # `advance` cuts off what was not written.
         example = jax.eval_shape(self._iteration, rule_params, state)[1]
         rows = jax.tree.map(lambda x: jnp.zeros((MAX_CHUNK, *x.shape), x.dtype), example)
 
@@ -284,6 +290,7 @@ class CompiledTrainer(BaseTrainer):
         keys = jax.vmap(split_keys)(state.life)
         one = functools.partial(collect, self.streams, self.recipe.learning.unroll)
         life, fresh, acted = jax.vmap(one)(state.life, keys.act)
+        # Stored before the update: `warm_iterations` counts on it, and a draw from the buffer may already return the fresh unroll.
         state = TrainState(jax.vmap(store)(life, fresh)._replace(key=keys.life), state.iteration)
         state, learned = self.learn(rule_params, state, fresh, keys.learn)
         return state, acted | learned
@@ -299,6 +306,7 @@ class CompiledTrainer(BaseTrainer):
         """
         life, iteration = state
 
+        # Only the learner's state is returned: a `cond` that returned whole lives could copy their replay buffers.
         def updated(life: Life) -> tuple[LearnerState, Metrics]:
             one = functools.partial(sample_and_update, self.learner, self.recipe.learning)
             return jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, life, fresh, keys)
@@ -331,6 +339,7 @@ def make_trainer(
 ) -> Trainer:
     """The trainer for this kind of environment; arguments as for `BaseTrainer`."""
     if isinstance(environment, HostEnvironment):
+        # Not at the top: that module imports this one.
         from rulax.learning.host import HostTrainer
 
         return HostTrainer(environment, recipe, config, hyperparameters, tasks)

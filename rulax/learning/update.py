@@ -124,6 +124,7 @@ def update(
 def make_targets(learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience) -> Targets:
     """The first half of an update: read the experience and compute the rule's targets."""
     own = state.hyperparameters
+    # A scale of 1 is left out of the program. An agent's own is an array whose value the program does not know.
     if "reward_scale" in own or learner.reward_scale != 1:
         experience = experience._replace(reward=experience.reward * own.get("reward_scale", learner.reward_scale))
     reading = read(state.params, experience)
@@ -141,7 +142,10 @@ def follow_targets(
     trained, carried = split(state.params)
     own = state.hyperparameters
     decay = own.get("slow_decay", learner.slow_decay)
+    # From the parameters before this step: the slow copy of the next update holds nothing of what this one changes.
     mixed = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, state.slow, trained)
+    # With one gradient step the loss is taken at the parameters that made the targets, so that forward pass is used again. In
+    # `passes` it is stale from the second step on, and each subset of the streams is read anew.
     if learner.epochs * learner.minibatches == 1:
         compute = learner.gradient or gradient
         grads, loss_metrics = compute(learner.rule, rule_params, made.reading, made.targets, made.experience)
@@ -156,6 +160,7 @@ def follow_targets(
 def read(params: Agent, experience: Experience) -> Reading:
     """Predict at the actions of experience [T, B], keeping the way back to the agent's trained part."""
     trained, carried = split(params)
+    # The embedding is auxiliary: the targets made from it are constants to the inner gradient, and the loss touches only `taken`.
     taken, pull_back, embedding = jax.vjp(
         lambda trained: taken_and_embedding(join(trained, carried), experience), trained, has_aux=True
     )
@@ -165,6 +170,7 @@ def read(params: Agent, experience: Experience) -> Reading:
 def taken_and_embedding(params: Agent, experience: Experience) -> tuple[Predictions, PyTree]:
     """The predictions that the loss touches [T, B, ...], and the embedding [T+1, B, ...] that they are computed from."""
     embedding = params.embed(experience)
+    # No action follows the last observation; only the targets read it, to bootstrap.
     return params.predict_taken(now(embedding), experience.action), embedding
 
 
@@ -172,6 +178,7 @@ def gradient(
     rule: UpdateRule, rule_params: PyTree, reading: Reading, targets: PyTree, experience: Experience
 ) -> tuple[PyTree, Metrics]:
     """Gradient of the mean loss: with respect to the taken predictions, which is cheap, then pulled back to the parameters."""
+    # Not one `grad` through the whole network: `read` has already run forwards when the targets were made.
     slopes, metrics = jax.grad(mean_loss, has_aux=True)(reading.taken, rule, rule_params, targets, experience)
     (grads,) = reading.pull_back(slopes)
     return grads, metrics | {"gradient_norm": optax.global_norm(grads)}
@@ -184,6 +191,7 @@ def mean_loss(
     loss, metrics = rule.loss(rule_params, taken, targets, experience)
     # `where` rather than a product with the mask: an invalid step may hold a NaN.
     total = jnp.sum(jnp.where(experience.valid, loss, 0))
+    # The small number makes the mean 0, not NaN, where no step is valid.
     mean = total / (jnp.sum(experience.valid).astype(loss.dtype) + 1e-8)
     return mean, metrics | {"loss": mean}
 
@@ -195,6 +203,7 @@ def step(
 
     Returns that part and the optimiser's state after it.
     """
+    # Optimisers of optax that take no extra arguments would refuse the keyword.
     extra = {"hyperparameters": own} if own else {}
     updates, optimiser_state = learner.optimiser.update(grads, optimiser_state, trained, **extra)
     return optax.apply_updates(trained, updates), optimiser_state
@@ -210,6 +219,7 @@ def passes(
     carried = split(state.params)[1]
     streams = experience.action.shape[1]
     size = streams // learner.minibatches
+    # One permutation per epoch, cut into minibatches: every stream is used exactly once per epoch.
     orders = jax.vmap(lambda k: jax.random.permutation(k, streams))(jax.random.split(key, learner.epochs))
     subsets = orders.reshape(learner.epochs * learner.minibatches, size)
 
@@ -226,5 +236,6 @@ def passes(
 
 def take_streams(experience: Experience, index: Array) -> Experience:
     """The experience of the streams with these numbers [M], in this order."""
+    # Memory has no time axis, so its streams are axis 0.
     parts = jax.tree.map(lambda x: jnp.take(x, index, axis=1), experience._replace(memory=()))
     return parts._replace(memory=jax.tree.map(lambda x: jnp.take(x, index, axis=0), experience.memory))

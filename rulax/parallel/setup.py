@@ -17,6 +17,7 @@ def set_up(platform: str = "auto", precision: str = "default", cache: bool = Tru
     keep_freed_memory()
     if platform != "auto":
         jax.config.update("jax_platforms", {"gpu": "cuda,rocm"}.get(platform, platform))
+        # JAX looks for a platform only when it is needed; asking now makes a missing one an error before any work.
         try:
             jax.devices()
         except RuntimeError:
