@@ -134,6 +134,6 @@ def draw_factors(
     """A factor [K] for each name; 1 for agents that are not chosen."""
     # Sorted, so that what is drawn for a name does not depend on the order of a dictionary.
     names = tuple(sorted(names or values))
-    keys = jax.random.split(key, max(len(names), 1))
+    keys = jax.random.split(key, max(len(names), 1))[: len(names)]
     choices = {name: jax.random.choice(k, jnp.asarray(factors), values[name].shape) for name, k in zip(names, keys, strict=True)}
     return {name: jnp.where(chosen, factor, 1.0).astype(values[name].dtype) for name, factor in choices.items()}
