@@ -18,6 +18,7 @@ BINS = 11  # per dimension of a continuous action, by default
 MOST_CHOICES = 4096  # per dimension of integers: beyond that, the action is probably a real number
 
 
+# Compared by identity: arrays have no hash, and no single truth value when compared.
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actions:
     """Row d of `values` holds the actions behind the choices of dimension d; the environment takes them in an array of `shape`."""
@@ -40,6 +41,7 @@ class Actions:
         choice = library.asarray(action)
         if not self.dimensions:
             choice = choice[..., None]
+        # Row and choice are indexed together and broadcast over the leading axes: dimension d reads its own row only.
         own = library.asarray(self.values)[np.arange(len(self.values)), choice]
         return own.reshape(*choice.shape[:-1], *self.shape)
 
@@ -75,6 +77,7 @@ def several_of(sizes: Sizes, starts: Sizes | None = None, shape: tuple[int, ...]
     if not number.size or number.min() < 1:
         raise ValueError(f"an action has at least one dimension and a dimension at least one choice, not {list(sizes)}")
     most = int(number.max())
+    # Two actions over four choices become 0, 0, 1, 1: no action is out of reach, whatever the sizes.
     return Actions(first + np.arange(most) * number // most, (len(number),) if shape is None else shape)
 
 
@@ -84,6 +87,7 @@ def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS) -> Action
         raise ValueError(f"bins must be a whole number of at least 2, not {bins!r}")
     if not low.size or not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError("real numbers can only be chosen from between two finite ends, and this action has no such ends")
+    # Dimension d is entry d of the flattened action; `native_action` restores the shape.
     return Actions(np.linspace(low.ravel(), high.ravel(), bins, axis=-1).astype(low.dtype), low.shape)
 
 
@@ -95,6 +99,7 @@ def between(low: np.ndarray, high: np.ndarray, bins: int | None = None) -> Actio
         raise ValueError("whole numbers need no bins: leave the option bins out")
     if np.any(high.astype(np.float64) - low >= MOST_CHOICES):  # as floats, since in its own bits a difference may not fit
         raise ValueError(f"{MOST_CHOICES} choices in one dimension are the most that an agent is given")
+    # In 64 bits, because in the dtype of the bounds `high - low + 1` may overflow.
     first = low.astype(np.int64)
     choices = several_of((high.astype(np.int64) - first + 1).ravel(), first.ravel(), low.shape)
     return dataclasses.replace(choices, values=choices.values.astype(low.dtype))

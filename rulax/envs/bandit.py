@@ -50,6 +50,7 @@ class _Bandit(Environment):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
+        # Constant, but not empty: a network needs at least one input.
         return jax.ShapeDtypeStruct((1,), jnp.float32)
 
     def reset(self, task: BernoulliTask | GaussianTask, key: Array) -> tuple[Array, Array]:
@@ -118,6 +119,7 @@ class DependentArms(BernoulliBandit):
             raise ValueError(f"dependent arms are two, and the worse one pays with at most 0.5: {self}")
 
     def sample_task(self, key: Array) -> BernoulliTask:
+        # One draw serves both families: a uniform p, or a fair coin between the two values.
         chance = jax.random.uniform(key, (), jnp.float32)
         if self.low >= 0:
             chance = jnp.where(chance < 0.5, self.low, 1 - self.low)
@@ -181,6 +183,7 @@ class FactoredBandit(Environment):
         return len(self.sizes)
 
     def default_task(self) -> FactoredTask:
+        # Rows are padded to the longest lever; no choice leads to an entry beyond a lever's own positions.
         steps = jnp.arange(self.num_actions) / jnp.maximum(jnp.array(self.sizes)[:, None] - 1, 1)
         return FactoredTask(jnp.minimum(steps, 1).astype(jnp.float32))
 
@@ -202,5 +205,6 @@ class FactoredBandit(Environment):
 
     def best_reward(self, task: FactoredTask) -> Array:
         """The mean over levers of what their best position pays."""
+        # The padding must not win: in sampled tasks it holds random numbers.
         own = jnp.arange(self.num_actions) < jnp.array(self.sizes)[:, None]
         return jnp.mean(jnp.max(jnp.where(own, task.means, -jnp.inf), -1))

@@ -47,6 +47,7 @@ class Transition(NamedTuple):
     reward: Array  # [] float32
     terminated: Array  # [] bool: no reward follows
     truncated: Array  # [] bool: the episode was cut off
+    # A NumPy scalar: a `jnp` default would initialise a JAX backend as soon as this module is imported.
     first: Any = np.int8(Level.NOTHING)  # [] int8: what starts at `observation` although the episode goes on, see `tasks.Trial`
 
 
@@ -72,6 +73,7 @@ class Timestep(NamedTuple):
 class Environment(abc.ABC):
     """A jittable environment. Subclasses are final, frozen dataclasses: their fields fix shapes, their task holds numbers."""
 
+    # Annotated rather than abstract: subclasses may give it as a class attribute, a field or a property.
     num_actions: int  # an action is one of that many choices, int32 []
     action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
     observation: Any  # shape and dtype of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
@@ -194,6 +196,7 @@ class WrappedHost(HostEnvironment):
 class HostStreams(abc.ABC):
     """Open streams of a host environment. Timesteps hold numpy arrays with a leading axis [B]; same contract as `AutoReset`."""
 
+    # One mapping for all instances, so implementations replace it and never change it in place.
     failed: Mapping[int, str] = {}  # streams whose environment raised in the last call and was replaced, with the error's text
 
     @abc.abstractmethod

@@ -114,6 +114,7 @@ class SeveralCatch(Environment):
 
     def reset(self, task: CatchTask, key: Array) -> tuple[CatchState, Array]:
         state, boards = jax.vmap(self.game().reset, in_axes=(None, 0))(task, jax.random.split(key, self.games))
+        # Games become channels: one image, as a convolution reads it.
         return state, jnp.moveaxis(boards[..., 0], 0, -1)
 
     def step(self, task: CatchTask, state: CatchState, action: Array, key: Array) -> tuple[CatchState, Transition]:

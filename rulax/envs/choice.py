@@ -82,6 +82,7 @@ class DelayedChoice(Environment):
         return float(np.sum(chances * np.where(waits, 1.0, self.small)))
 
     def _observe(self, task: ChoiceTask, state: ChoiceState) -> Array:
+        # Clocks on several scales: a single one would be flat for delays much longer or shorter than itself.
         clocks = jnp.exp(-state.left / jnp.asarray(SCALES, jnp.float32))
         sooner = (state.chosen >= 0) & (state.chosen != task.later)
         stages = jnp.stack([state.chosen < 0, sooner, state.chosen == task.later])

@@ -84,6 +84,7 @@ class GridWorld(Environment):
             raise ValueError(f"view '{self.view}' does not show where objects are; with random placement use 'planes'")
         if self.view == "tabular" and cells * 2**objects > LARGEST_TABLE:
             raise ValueError(f"{cells} cells and {objects} objects make too large a table; use view='factored'")
+        # `draw_walls` leaves at least half of the grid free, and all objects and the agent must fit into that half.
         if not objects or 2 * (objects + 1) > cells or self.payday < 1:
             raise ValueError(f"a grid needs objects, twice as many cells as objects and agent, and payday >= 1: {self}")
 
@@ -113,6 +114,7 @@ class GridWorld(Environment):
         return GridTask(
             walls=walls,
             start=(~walls).astype(jnp.float32),
+            # A constant key: the default task has to be the same in every run.
             places=_draw_cells(jax.random.key(0), ~walls.ravel(), self._kind_of.size),
             value=value,
             ends=ends,
@@ -160,11 +162,14 @@ class GridWorld(Environment):
         collected = state.present & (state.places == agent)
         terminated = (collected & (end < task.ends[kind])).any()
 
+        # What is collected now may come back in this very step, with fixed placement under the agent itself.
         present = state.present & ~collected
         returning = ~present & (back < task.returns[kind])
         places = state.places
         if self.placement == "random":
+            # `max` leaves the agent's cell taken, and frees the old places of objects that are missing.
             taken = jnp.zeros(self.height * self.width, bool).at[agent].set(True).at[places].max(present)
+            # A cell for every object, whether it returns or not: shapes cannot depend on how many do.
             fresh = _top_cells(rank, ~task.walls.ravel() & ~taken, objects)
             places = jnp.where(returning, fresh, places)
 
@@ -179,6 +184,7 @@ class GridWorld(Environment):
         """The cell that an action leads to; `chance` [2] says whether it slips and to which action."""
         action = jnp.where(chance[0] < task.slip, (chance[1] * self.moves).astype(jnp.int32), action)
         row, column = jnp.asarray(MOVES)[action] + jnp.stack([agent // self.width, agent % self.width])
+        # Row and column are clipped separately: at the border a diagonal move slides along, while a wall blocks it altogether.
         row, column = jnp.clip(row, 0, self.height - 1), jnp.clip(column, 0, self.width - 1)
         return jnp.where(task.walls[row, column], agent, row * self.width + column).astype(jnp.int32)
 
@@ -204,6 +210,7 @@ def _draw_cells(key: Array, allowed: Array, count: int) -> Array:
 
 
 def _top_cells(rank: Array, allowed: Array, count: int) -> Array:
+    # Top-k of random ranks draws without replacement in a fixed shape; -1 is below every rank of an allowed cell.
     return jax.lax.top_k(jnp.where(allowed, rank, -1.0), count)[1].astype(jnp.int32)
 
 
@@ -214,6 +221,7 @@ def draw_walls(key: Array, shape: tuple[int, int], density: float) -> Array:
     seed = jax.random.randint(key_seed, (), 0, shape[0] * shape[1])
     reached = (jnp.arange(shape[0] * shape[1]) == seed).reshape(shape)
 
+    # A flood fill: floor that it does not reach becomes wall, so that every cell can be reached from every other.
     def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         reached, _ = carry
         edge = jnp.pad(reached, 1)
@@ -222,4 +230,5 @@ def draw_walls(key: Array, shape: tuple[int, int], density: float) -> Array:
         return wider, (wider != reached).any()
 
     reached, _ = jax.lax.while_loop(lambda carry: carry[1], spread, (reached, jnp.bool_(True)))
+    # No walls at all where too little is left: drawing again would take an unknown number of tries.
     return jnp.where(2 * reached.sum() >= reached.size, ~reached, False)

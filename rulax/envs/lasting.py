@@ -32,6 +32,7 @@ class Draw:
     level: Level
 
     def __post_init__(self) -> None:
+        # To Python `True` is an int; as a size it is a mistake.
         if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
             raise ValueError(f"the size of {self.name} must be a whole number of at least 1, not {self.size!r}")
         if self.level == Level.NOTHING:
@@ -84,6 +85,7 @@ class Lasting(Wrapped):
 
     def next_episode(self, task: PyTree, state: LastingState, key: Array) -> tuple[LastingState, PyTree]:
         key_env, key_draw = jax.random.split(key)
+        # Asked of the state that ended, before it is replaced.
         drawn = self._renewed(state, self.environment.next_level(task, state.env_state), key_draw)
         return self._show(*self.environment.next_episode(task, state.env_state, key_env), drawn)
 
@@ -98,6 +100,7 @@ class Lasting(Wrapped):
         return state, transition._replace(observation=shown)
 
     def _renewed(self, state: LastingState, first: Array | int, key: Array) -> Array:
+        # Drawn at every step and mostly discarded: under `vmap` a `lax.cond` would draw as well.
         return jnp.where(starts(first, self.draw.level), self.draw.sample(key), state.drawn)
 
     def _show(self, env_state: PyTree, observation: PyTree, drawn: Array) -> tuple[LastingState, PyTree]:

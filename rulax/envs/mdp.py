@@ -82,6 +82,7 @@ class RandomMDP(Environment):
         state = MDPState(_draw(key_place, task.transition[state.place, action]), state.steps + 1)
         terminated = jax.random.uniform(key_end, (), jnp.float32) < task.termination
         if self.horizon:
+            # A termination, not a truncation: the horizon belongs to the task, and nothing is earned after it.
             terminated |= state.steps >= self.horizon
         return state, Transition(self._observe(state), reward, terminated, jnp.bool_(False))
 
@@ -94,11 +95,13 @@ class RandomMDP(Environment):
 
 
 def _draw(key: Array, probabilities: Array) -> Array:
+    # log 0 = -inf is right here: `categorical` never draws such a state.
     return jax.random.categorical(key, jnp.log(probabilities)).astype(jnp.int32)
 
 
 def _look_ahead(task: MDPTask, values: Array, discount: float | Array) -> Array:
     """Action values [S, A] if the future is worth `values` [S]."""
+    # Whatever the action, a step is the last one with probability `termination`, and then no value follows.
     return task.reward + discount * (1 - task.termination) * task.transition @ values
 
 
@@ -118,6 +121,7 @@ def optimal_values(task: MDPTask, discount: float | Array, tolerance: float = 1e
         improved = _look_ahead(task, values.max(-1), discount)
         return improved, jnp.abs(improved - values).max(), sweeps + 1
 
+    # An infinite change, so that the first sweep is always made.
     start = (jnp.zeros_like(task.reward), jnp.asarray(jnp.inf, task.reward.dtype), jnp.int32(0))
     return jax.lax.while_loop(moving, sweep, start)[0]
 
@@ -129,6 +133,7 @@ def optimal_values_to_go(task: MDPTask, discount: float | Array, horizon: int) -
         action_values = _look_ahead(task, values, discount)
         return action_values.max(-1), action_values
 
+    # Reversed, so that entry t of the stacked outputs belongs to step t although values are computed from the end.
     return jax.lax.scan(back_up, jnp.zeros_like(task.initial), None, length=horizon, reverse=True)[1]
 
 

@@ -38,6 +38,7 @@ class Entry:
         return self.name.split("/")[0]
 
 
+# Factories are named, not imported, so that listing environments imports neither JAX nor their modules.
 _ENTRIES = (
     Entry("catch", "catch:Catch", "catch a falling ball with a paddle; +1 or -1 at the end"),
     Entry("catch/several", "catch:SeveralCatch", "two games of catch at once, a choice for each paddle in every step"),
@@ -118,14 +119,17 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     * all: `with_noise=4` and `with_skill=8` show noise or a skill that lasts for an episode, or longer with `noise_level=trial` or
       `skill_level=life` (`lasting.py`).
     """
+    # Taken out first: what is left in `options` belongs to the environment or its adapter.
     around = {option: options.pop(option) for option in AROUND if option in options}
     environment: Any = _make_own(_BY_NAME[name], options) if name in _BY_NAME else _make_adapted(name, options)
     for option in COMBINATORS:
         if option in around:
             environment = _combine(name, environment, option, around[option])
+    # Inside of lasting draws, whose generators then do not depend on how streams are shared out.
     if "processes" in around:
         from rulax.envs.adapters.workers import share
 
+        # The name and the options are what travels: every process makes the environment itself.
         environment = share(name, options, environment, around["processes"])
     for option, level in LASTING.items():
         if option in around:
@@ -173,10 +177,12 @@ def _whole(name: str, option: str, number: Any) -> int:
 def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
     family, environment_id = _split(name)
     if not family.installed:
+        # Without a prefix it is more likely a misspelt name of ours than an id of a library that is missing.
         if name != environment_id:
             raise MissingExtra(f"'{name}' needs {family.package}, which is not installed: {family.install}")
         raise _unknown(name)
     module = importlib.import_module(f"rulax.envs.adapters.{family.prefix}")
+    # Refused here rather than by the adapter, because here the names of all families are known for a suggestion.
     if family.prefix == "gymnax" and environment_id not in _ids("gymnax"):
         raise _unknown(name)
     if family.prefix == "gymnasium" and not _gymnasium_knows(environment_id):
@@ -204,6 +210,7 @@ def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
             otherwise = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"'{entry.name}' has no option '{option}'{suggestion(option, known, otherwise, most=3)}")
     defaults = {**vars(environment), "limit": entry.limit}
+    # The command line and YAML give text or bare numbers; the default says which type is meant.
     options = {key: convert_like(f"'{entry.name}': {key}", defaults[key], value) for key, value in options.items()}
     limit = options.pop("limit", entry.limit)
     if limit < 0:
@@ -243,6 +250,7 @@ def _ids_of_ale() -> set[str]:
     import gymnasium
 
     ids = [id for id, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("ale_py")]
+    # Gymnasium resolves ids without a version as well.
     return {*ids, *(id.rpartition("-v")[0] for id in ids)}
 
 

@@ -81,6 +81,7 @@ class Trial(Wrapped):
         return jax.ShapeDtypeStruct((size,), jnp.float32)
 
     def default_task(self) -> PyTree:
+        # Tasks are drawn inside, trial by trial, so from outside there is nothing to choose.
         return ()
 
     def sample_task(self, key: Array) -> PyTree:
@@ -94,8 +95,10 @@ class Trial(Wrapped):
     def next_episode(self, task: PyTree, state: TrialState, key: Array) -> tuple[TrialState, Array]:
         """The next trial, of the same task until its trials are over."""
         fresh, observation = self.reset(task, key)
+        # Decided while tracing: with one trial per task the second start need not be computed.
         if self.trials == 1:
             return fresh, observation
+        # The same key as above: only one of the two starts is kept.
         same, same_observation = self._begin(state.task, state.trials, key)
         return select(state.ends.task, (fresh, observation), (same, same_observation))
 
@@ -111,7 +114,9 @@ class Trial(Wrapped):
     def step(self, task: PyTree, state: TrialState, action: Array, key: Array) -> tuple[TrialState, Transition]:
         key_step, key_next = jax.random.split(key)
         env_state, transition = self.environment.step(state.task, state.env_state, action, key_step)
+        # How an inner episode ends makes no difference: to returns the trial goes on, and only its own end terminates.
         over = transition.terminated | transition.truncated
+        # The environment starts again in here, because `AutoReset` sees nothing but the end of the trial.
         next_state, next_observation = self.environment.next_episode(state.task, env_state, key_next)
         env_state, observation = select(over, (next_state, next_observation), (env_state, transition.observation))
         episodes, steps = state.episodes + over, state.steps + 1
@@ -135,6 +140,7 @@ class Trial(Wrapped):
 
     def _show(self, observation: PyTree, action: Array, reward: Array, over: Array, steps: Array) -> Array:
         reward = jnp.zeros_like(reward) if self.withheld else reward
+        # The inputs of RL² (Duan et al. 2016): without the reward and the end a memory could not infer the task.
         parts = [observation.astype(jnp.float32).reshape(-1), action, reward[None], over.astype(jnp.float32)[None]]
         return jnp.concatenate([*parts, (steps / self.clock)[None].astype(jnp.float32)] if self.clock else parts)
 
@@ -187,10 +193,12 @@ class Recurring(Wrapped):
         numbers = jax.random.choice(key_codes, 2**self.bits, (self.contexts,), replace=False)
         barcodes = ((numbers[:, None] >> jnp.arange(self.bits)) & 1).astype(jnp.float32)
         order = jax.random.permutation(key_order, jnp.tile(jnp.arange(self.contexts), self.repeats))
+        # The environment's state is a placeholder that `_meet` fills in: it needs the context to know the task.
         return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_env)
 
     def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
         over = self._is_last(state)
+        # Kept in range even where it is discarded: `select` evaluates both branches.
         following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
         return select(over, self.reset(task, key), following)
 
@@ -227,6 +235,7 @@ class Randomised(Wrapped):
         keys = jax.random.split(key, len(self.box))
 
         def draw(k: Array, name: str, low: float, high: float) -> Array:
+            # With the default's shape and dtype, so that sampled and default tasks fit the same compiled program.
             like = jnp.asarray(getattr(task, name))
             return jax.random.uniform(k, like.shape, like.dtype, low, high)
 
@@ -253,6 +262,7 @@ class FiniteSet(Wrapped):
 
     def task(self, index: Array | int) -> PyTree:
         """One of them."""
+        # Drawn again from its index instead of stored: the index may be traced, and any number of tasks costs no memory.
         return self.environment.sample_task(jax.random.fold_in(jax.random.key(self.seed), index))
 
     def sample_task(self, key: Array) -> PyTree:

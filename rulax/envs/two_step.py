@@ -56,9 +56,11 @@ class TwoStep(Environment):
         return state, self._observe(state)
 
     def step(self, task: TwoStepTask, state: TwoStepState, action: Array, key: Array) -> tuple[TwoStepState, Transition]:
+        # One draw serves the way and the payment, since a step is only ever one of the two.
         chance = jax.random.uniform(key, (), jnp.float32)
         started = state.place == 0
         aimed = jnp.where(chance < task.common, action, 1 - action).astype(jnp.int32)
+        # Clamped: at the start there is no place yet, and the payment is not used.
         paid = chance < task.pays[jnp.maximum(state.place - 1, 0)]
         after = TwoStepState(jnp.where(started, 1 + aimed, state.place))
         reward = jnp.where(started, 0.0, paid).astype(jnp.float32)

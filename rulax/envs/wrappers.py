@@ -19,6 +19,7 @@ from rulax.types import Array, Level, PyTree
 
 def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     """Choose between two trees of equal structure by one boolean."""
+    # `lax.cond` would gain nothing: under `vmap` with a batched condition it becomes the same select.
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
@@ -94,6 +95,7 @@ class Binned(Wrapped):
         return self.actions().dimensions
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
+        # `jnp`, because the choice is traced here; on the host the same table is read with NumPy.
         return self.environment.step(task, state, self.actions().native_action(action, jnp), key)
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
@@ -138,10 +140,12 @@ class TimeLimit(Wrapped):
     def step(self, task: PyTree, state: LimitedState, action: Array, key: Array) -> tuple[LimitedState, Transition]:
         env_state, transition = self.environment.step(task, state.env_state, action, key)
         steps = state.steps + 1
+        # Termination wins: where no reward follows there is nothing to bootstrap from.
         truncated = (transition.truncated | (steps >= self.limit)) & ~transition.terminated
         return LimitedState(env_state, steps), transition._replace(truncated=truncated)
 
     def next_episode(self, task: PyTree, state: LimitedState, key: Array) -> tuple[LimitedState, PyTree]:
+        # Not `reset`: the environment inside may carry something over to its next episode.
         env_state, observation = self.environment.next_episode(task, state.env_state, key)
         return LimitedState(env_state, jnp.int32(0)), observation
 
@@ -165,6 +169,7 @@ class AutoReset:
     def start(self, task: PyTree, key: Array) -> tuple[StreamState, Timestep]:
         env_state, observation = self.environment.reset(task, key)
         episode = Episode(jnp.bool_(False), jnp.float32(0), jnp.int32(0))
+        # The highest level, so that whatever lasts for an episode, a trial or a life is drawn or cleared here.
         first = jnp.int8(Level.LIFE)
         timestep = Timestep(observation, first, jnp.float32(0), jnp.float32(1), jnp.bool_(True), episode)
         return StreamState(env_state, jnp.bool_(False)), timestep
@@ -172,18 +177,24 @@ class AutoReset:
     def step(self, task: PyTree, state: StreamState, action: Array, key: Array) -> tuple[StreamState, Timestep]:
         key_step, key_reset = jax.random.split(key)
         env_state, transition = self.environment.step(task, state.env_state, action, key_step)
+        # Computed at every step and mostly discarded: which stream needs it is only known at run time.
         fresh_state, fresh_observation = self.environment.next_episode(task, env_state, key_reset)
+        # After a cut-off the environment has already ended, so whatever this step reports is discarded.
         dummy = state.cut
         terminated = transition.terminated & ~dummy
         truncated = transition.truncated & ~transition.terminated & ~dummy
         restarts = terminated | dummy
+        # Asked of the state that ended: a fresh one no longer tells whether a trial or a task was over.
         level = self.environment.next_level(task, env_state)
         timestep = Timestep(
             observation=select(restarts, fresh_observation, transition.observation),
+            # Inside of a trial an episode may start although the stream's own goes on.
             first=jnp.where(restarts, level, transition.first).astype(jnp.int8),
             reward=jnp.where(dummy, 0.0, transition.reward).astype(jnp.float32),
+            # A truncation keeps discount 1: its observation is the true last one, whose value is bootstrapped.
             discount=jnp.where(terminated, 0.0, 1.0).astype(jnp.float32),
             valid=~dummy,
+            # Only the end is known here; `EpisodeStatistics` fills in return and length.
             episode=Episode(terminated | truncated, jnp.float32(0), jnp.int32(0)),
         )
         return StreamState(select(restarts, fresh_state, env_state), truncated), timestep
@@ -209,6 +220,7 @@ class EpisodeStatistics:
 
     def step(self, task: PyTree, state: CountedState, action: Array, key: Array) -> tuple[CountedState, Timestep]:
         stream, timestep = self.stream.step(task, state.stream, action, key)
+        # A dummy step has reward 0 and is not valid, so it enters neither number.
         total = state.total + timestep.reward
         length = state.length + timestep.valid
         ended = timestep.episode.ended
@@ -234,4 +246,5 @@ class Batched:
 
 def streams(environment: Environment, num_streams: int) -> Batched:
     """The streams that an agent acts in: auto-reset, with statistics, batched."""
+    # Statistics outside of the auto-reset, which marks the dummy steps; batching last, so that all of it is written for one stream.
     return Batched(EpisodeStatistics(AutoReset(environment)), num_streams)

@@ -45,6 +45,7 @@ def median(scores: np.ndarray) -> np.ndarray:
 def interquartile_mean(scores: np.ndarray) -> np.ndarray:
     """Mean of the middle half of all runs: neither the luckiest nor the unluckiest quarter counts."""
     runs = np.sort(scores.reshape(*scores.shape[:-2], -1), -1)
+    # Whole runs only, as in SciPy's `trim_mean`, which Agarwal et al. use.
     cut = runs.shape[-1] // 4
     return runs[..., cut : runs.shape[-1] - cut].mean(-1)
 
@@ -105,11 +106,13 @@ def flip_test(differences: np.ndarray, flips: int, seed: int) -> float:
     number = len(differences)
     if number <= 14:
         signs = 1 - 2 * (np.arange(2**number)[:, None] >> np.arange(number) & 1)
+        # The enumeration contains the observed assignment already.
         extra = 0
     else:
         signs = np.random.default_rng(seed).choice((-1, 1), (flips, number))
         extra = 1  # the observed assignment is one of the possible ones: p is never 0
     observed = abs(differences.sum())
+    # With a tolerance, because equal sums may round differently and have to count.
     as_far = np.count_nonzero(np.abs(signs @ differences) >= observed * (1 - 1e-12))
     return float((as_far + extra) / (len(signs) + extra))
 
@@ -228,4 +231,5 @@ def _area(steps: np.ndarray, curve: np.ndarray) -> float:
 def steps_to_threshold(steps: np.ndarray, returns: np.ndarray, threshold: float) -> np.ndarray:
     """The step at which each curve first reaches the threshold, [P] and [P, K] -> [K]; infinite if it never does."""
     reached = np.nan_to_num(returns, nan=-np.inf) >= threshold
+    # `argmax` finds the first True, but also gives 0 where there is none.
     return np.where(reached.any(0), np.asarray(steps, float)[reached.argmax(0)], np.inf)

@@ -54,6 +54,7 @@ def _by_encoder(logits: tuple[Array, ...], encoders: list) -> list[tuple[Array, 
 
 def _assemble(encoder: Encoder, states: tuple[Array, ...], actions: tuple[Array, ...], signals: Signals) -> Encoding:
     of_z = [now(encoded)[..., None] for encoded in actions]
+    # The channels of z stand in the middle, because Disco103's weights expect them there.
     encoding = encoder.actions(jnp.concatenate([signals.channels_before, *of_z, signals.channels_after], -1))
     predicted = [view for encoded in states for view in of_states(encoded, signals.bootstrap)]
     for encoded in actions:
@@ -62,5 +63,6 @@ def _assemble(encoder: Encoder, states: tuple[Array, ...], actions: tuple[Array,
     inputs = jnp.concatenate([signals.scalars, *others], -1)
     if signals.bootstrap:
         return Encoding(inputs, None, encoding)
+    # Zeros for every prediction: earlier steps may learn what happened, but not what was predicted.
     scalars = signals.scalars * signals.scalars_handed_on
     return Encoding(inputs, jnp.concatenate([scalars, *(jnp.zeros_like(part) for part in others)], -1), encoding)

@@ -60,6 +60,7 @@ def outcome_known(experience: Experience) -> Array:
 def nothing_follows(experience: Experience) -> Array:
     """Where nothing that comes after step t may reach back to it, [T, B]: at an episode's end, or beside an unknown outcome."""
     known = outcome_known(experience)
+    # The last step has no successor in the batch, so there only its own outcome counts.
     next_known = jnp.concatenate([known[1:], jnp.ones_like(known[:1])])
     return episode_ends(experience) | ~known | ~next_known
 
@@ -73,15 +74,18 @@ def estimate(scales: Scales, batch: Batch, sizes: Sizes, constants: Constants) -
     slow_values = expected_value(jax.lax.stop_gradient(batch.slow["value"]), bins)  # bootstraps are data as well
     probabilities = jax.nn.softmax(policy)
     value = jnp.sum(probabilities * values, -1)
+    # Under the online policy as well: Retrace evaluates the policy that is learning.
     slow_value = jnp.sum(probabilities * slow_values, -1)
     action, known = experience.action, outcome_known(experience)
     ratios = jnp.exp(log_probability(now(policy), action) - log_probability(experience.behaviour, action))
     discounts = (constants.discount * experience.discount).astype(value.dtype)
     rewards, slow_taken = experience.reward.astype(value.dtype), at_action(now(slow_values), action)
     target = over_streams(retrace, rewards, discounts, slow_value, slow_taken, ratios, known, trace=constants.trace)
+    # Against the slow value, because the target bootstraps from the slow copy as well.
     advantage = target - now(slow_value)
     error = target - at_action(now(values), action)
     action_advantages = slow_values - slow_value[..., None]
+    # Updated before they normalise, so that the first batch of a lifetime has a scale already.
     scales = Scales(
         update_moments(scales.advantage, advantage, known, constants.moments_decay),
         update_moments(scales.error, error, known, constants.moments_decay),
@@ -94,6 +98,7 @@ def estimate(scales: Scales, batch: Batch, sizes: Sizes, constants: Constants) -
         advantage=advantage,
         normalised_advantage=normalise(advantage, scales.advantage),
         action_advantages=action_advantages,
+        # By the moments of the advantages of actions taken, so that the two inputs share one scale.
         normalised_action_advantages=normalise(action_advantages, scales.advantage),
         error=error,
         normalised_error=normalise(error, scales.error, subtract_mean=False),

@@ -58,6 +58,7 @@ def make_signals(batch: Batch, estimates: Estimates | None, bootstrap: bool = Tr
         *([] if estimates is None else [value_scalars(estimates, bootstrap)]),
         slow_policy_taken(now(slow_probabilities), action),
     ]
+    # In the order of `scalars`: of these, only the value now and later shows a prediction.
     handed_on = [True] * 4 + ([] if estimates is None else [False, False, True, True]) + [True]
     taken = jax.nn.one_hot(action, policy.shape[-1], dtype=policy.dtype)
     return Signals(
@@ -104,6 +105,7 @@ def value_channels(estimates: Estimates) -> list[Array]:
 
 def now_and_later(values: Array, bootstrap: bool = True) -> list[Array]:
     """Values [T+1, B] of the state in which an action was taken and of the one that it led to (0 if that may not be seen)."""
+    # Zeros rather than fewer inputs, so that the weights of a rule keep their shapes.
     return [now(values), later(values) if bootstrap else jnp.zeros_like(later(values))]
 
 

@@ -24,6 +24,7 @@ class ActionSet(eqx.Module):
     bias: Array  # [outputs]
 
     def __init__(self, key: Array, inputs: int, outputs: int, per_state: int = 0):
+        # Drawn as one matrix: an output adds up both halves, so the fan-in that sets the scale is that of both.
         weight = initial_weight(key, (2 * inputs, outputs))
         self.weight_own, self.weight_mean = weight[:inputs], weight[inputs:]
         if per_state:

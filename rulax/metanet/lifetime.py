@@ -22,6 +22,7 @@ class Lifetime(eqx.Module):
 
     def __init__(self, key: Array, sizes: Sizes):
         key_encoder, key_pool, key_memory = jax.random.split(key, 3)
+        # Beside the encoder's inputs: the summary and, with predictions, the encoded target of y.
         inputs = sizes.inputs + 1 + (1 if sizes.predictions else 0)
         self.encoder = Encoder(key_encoder, sizes)
         self.pool = Linear(key_pool, inputs, sizes.lifetime_embedding)
@@ -49,4 +50,5 @@ class Lifetime(eqx.Module):
 def start_lifetime(sizes: Sizes) -> LSTMState | tuple[()]:
     """The memory before the first update: zeros, or () for a rule without one."""
     zeros = jnp.zeros(sizes.lifetime_hidden)
+    # Two buffers, because a state that is donated to a compiled program may not hold the same one twice.
     return LSTMState(zeros, jnp.copy(zeros)) if sizes.lifetime else ()

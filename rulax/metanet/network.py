@@ -54,6 +54,7 @@ class MetaNetwork(eqx.Module):
         hidden = sizes.hidden
         self.encoder = Encoder(next(keys), sizes)
         self.trajectory = LSTM(next(keys), sizes.inputs, hidden)
+        # Keys are drawn whether or not a part exists, so that an ablation does not shift the keys of the other parts.
         key_y, key_z, key_gate, key_summary = (next(keys) for _ in range(4))
         self.state_prediction = Linear(key_y, hidden, sizes.prediction_size, HEAD_STD) if sizes.predictions else None
         self.action_prediction = Linear(key_z, hidden, sizes.prediction_size, HEAD_STD) if sizes.predictions else None
@@ -77,6 +78,7 @@ class MetaNetwork(eqx.Module):
         encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
         encodings = encode(encoders, signals)
         recurrent = unroll_backwards(self.trajectory, encodings[0], signals.ends)
+        # By the memory before this update, which does not know this batch.
         features = recurrent if self.gate is None else recurrent * self.gate(memory.hidden)
         per_action = self.policy_set(encodings[0].actions, features)
         targets = {"policy": self.policy(per_action)[..., 0]}
@@ -107,6 +109,7 @@ def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:
 
     def step(state: LSTMState, inputs: tuple[Array, Array | None, Array]) -> tuple[LSTMState, Array]:
         shown, handed_on, end = inputs
+        # Time runs backwards: the state comes from t + 1, and an end at t has to cut it off before step t reads it.
         hidden, cell = (jnp.where(end[:, None], 0, part).astype(part.dtype) for part in state)
         recurrent = hidden @ lstm.weight_hidden
         output = lstm_gates(shown + recurrent, cell)

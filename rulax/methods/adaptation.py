@@ -74,6 +74,7 @@ def adapt(tasks: Tasks, learner: Learner, meta_params: PyTree, key: Array, updat
     task = tasks.sample(key_task)
     initial = init_learner_state(learner, meta_params, key_agent)
     keys = jax.random.split(key_update, updates + 1)
+    # One key for all updates draws the same examples for all of them.
     data_keys = keys if tasks.fresh else jnp.broadcast_to(key_update, keys.shape)
 
     def one(state: LearnerState, inputs: tuple[Array, Array]) -> tuple[LearnerState, tuple[Experience, Experience, Array]]:
@@ -84,6 +85,7 @@ def adapt(tasks: Tasks, learner: Learner, meta_params: PyTree, key: Array, updat
         return select(last, state, after), (experience, validation, tasks.score(validation, state.params))
 
     after, (experience, validation, scores) = jax.lax.scan(one, initial, (data_keys, jnp.arange(updates + 1) == updates))
+    # Without the last experience and key, whose update was discarded.
     record = Record(initial, now(experience), keys[:-1])
     return Adaptation(RecordedLife(after, key_agent), record, validation, scores)
 
@@ -124,12 +126,14 @@ def environment_tasks(environment: Environment, horizon: int, trajectories: int)
 
 def whole_episodes(experience: Experience, episode: Episode) -> Experience:
     """Mark the steps of episodes that the batch cuts off as invalid: their return is unknown. MAML's own sampler does the same."""
+    # A running maximum from the end: true up to the last episode that ends within the batch.
     ends_later = jax.lax.cummax(episode.ended.astype(jnp.int32), 0, reverse=True) > 0
     return experience._replace(valid=experience.valid & ends_later)
 
 
 def mean_return(experience: Experience) -> Array:
     """Mean over streams of the *first* episode's return, []. A mean over all episodes would favour short ones."""
+    # The first observation of a stream is a start, so its first episode has the count 1.
     first_episode = jnp.cumsum(starts(now(experience.first)), 0) == 1
     return jnp.mean(jnp.sum(jnp.where(first_episode, experience.reward, 0.0), 0))
 

@@ -80,4 +80,5 @@ def sample_functions(number: int, examples: int, key: Array) -> tuple[Array, Arr
         key_task, key_examples = jax.random.split(key)
         return environment.examples(environment.sample_task(key_task), key_examples, examples)
 
+    # Functions take the place of streams, [T, B].
     return jax.vmap(one, out_axes=1)(jax.random.split(key, number))

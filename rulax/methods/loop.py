@@ -28,6 +28,7 @@ class Loop:
         """Repeat the step for about a second: the next state, and the mean of each metric."""
         number = min(self._chunk, self.total - self.made)
         began = time.perf_counter()
+        # With weak types in the first state the second call would compile again.
         state, sums = jax.block_until_ready(self._several(strong(state), jnp.int32(number)))
         # The first chunk includes compilation, so its speed says little: grow by a factor of 4 at most.
         self._chunk = max(1, int(number * min(CHUNK_SECONDS / (time.perf_counter() - began), 4)))
@@ -35,6 +36,7 @@ class Loop:
         return state, {name: float(value) / number for name, value in sums.items()}
 
     def _repeat(self, state: PyTree, number: Array) -> tuple[PyTree, Metrics]:
+        # Traced for the names of the metrics only: the carry of the loop needs its structure in advance.
         example = jax.eval_shape(self.step, state)[1]
         zeros = {name: jnp.zeros((), jnp.float32) for name in example}
 

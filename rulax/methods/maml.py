@@ -53,6 +53,7 @@ def meta_update(maml: MAML, state: MetaState, key: Array) -> tuple[MetaState, Me
         return state, {"outer_loss": jnp.mean(losses), "meta_gradient_norm": optax.global_norm(mean)}
 
     state, metrics = jax.lax.scan(epoch, state, None, maml.epochs)
+    # Of the first epoch: later ones are measured after steps on the very same tasks.
     return state, {name: values[0] for name, values in metrics.items()} | {"score": jnp.mean(adapted.scores[:, -1])}
 
 
@@ -72,6 +73,7 @@ def outer_problem(learner: Learner, outer: UpdateRule, memory: str = "plain") ->
     """
 
     def enter(meta_params: PyTree, adaptation: Adaptation) -> tuple[PyTree, Adaptation]:
+        # The recorded agent is replaced by one made from `meta_params`, so that the gradient reaches them.
         initial = init_learner_state(learner, meta_params, adaptation.life.key)
         life = adaptation.life._replace(learner_state=initial)
         return {}, adaptation._replace(life=life, record=adaptation.record._replace(learner_state=initial))
@@ -88,6 +90,7 @@ def outer_problem(learner: Learner, outer: UpdateRule, memory: str = "plain") ->
         # Not `memory.repeat`: it saves the derivative with respect to the first agent, which is the one that is wanted here.
         after, agents = jax.lax.scan(one, initial, (experience, keys))
         adaptation = adaptation._replace(life=adaptation.life._replace(learner_state=after))
+        # The first validation belongs to the agent before any update.
         return adaptation, AdaptedAgents(agents, later(adaptation.validation)), {}
 
     def outer_loss(adapted: AdaptedAgents) -> Array:

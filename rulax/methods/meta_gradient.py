@@ -113,6 +113,7 @@ def init_online_state(method: MetaGradient, key: Array) -> OnlineState:
 def meta_update(problem: Problem, optimiser: MetaOptimiser, state: OnlineState) -> tuple[OnlineState, Metrics]:
     """One update of the agent, and one of its constants: learn, act, differentiate the outcome, move the constants."""
     grads, online, metrics = backprop(problem, state.meta_params, state.online)
+    # The optimiser expects an axis of agents.
     of_one_agent = jax.tree.map(lambda x: x[None], grads)
     meta_params, optimiser_state, _ = optimiser.step(state.meta_params, state.optimiser_state, of_one_agent)
     logged = {name: metrics[name] for name in ("episodes", "episode_return")} | constants_of(meta_params)
@@ -134,6 +135,7 @@ def online_problem(method: MetaGradient) -> Problem[Online, Window]:
         context = jax.lax.stop_gradient(context_of(meta_params))  # observations are data
         actor = online.member.life.actor
         task, observation = actor.task._replace(context=context), environment.recondition(actor.observation, context)
+        # The batch was collected under the constants before; the values learned from it have to be those for the present ones.
         pending = online.pending._replace(observation=environment.recondition(online.pending.observation, context))
         life = online.member.life._replace(actor=actor._replace(task=task, observation=observation))
         return meta_params, Online(online.member._replace(life=life), pending)
@@ -146,7 +148,9 @@ def online_problem(method: MetaGradient) -> Problem[Online, Window]:
         member, rollout = collect(family, member)
         fresh, acted = rollout.fresh, rollout.episodes
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
+        # After the judgement, so that its advantages come from a critic that has not seen this batch.
         critic, _ = improve(settings, member.critic, fresh, fresh.behaviour)
+        # A window of one update, hence the axes of length 1.
         record = Record(before, jax.tree.map(lambda x: x[None], online.pending), key_update[None])
         window = Window(state.params, {}, fresh, judgement.normalised_advantage, record)
         metrics = describe({name: value[None] for name, value in (learned | acted).items()}, fresh, acted)

@@ -52,6 +52,7 @@ class Process:
     def returns(self, table: Array, rewards: Array, constants: Array | float, trace: Array | float = 1.0) -> Array:
         """The targets of all states [T]. Each state's constant, in `constants` [T] or one for all, applies on arrival there."""
         values = jnp.append(table[jnp.asarray(self.entry)], 0.0)
+        # Entry t is for the step from t to t + 1, hence the shift; after the last step nothing is arrived at.
         arriving = jnp.append(jnp.broadcast_to(constants, rewards.shape)[1:], 0.0)
         goes_on = jnp.ones_like(rewards).at[-1].set(0.0)
         if self.tuned == "discount":
@@ -65,6 +66,7 @@ class Process:
     def learn(self, table: Array, rewards: Array, constants: Array | float, rate: float) -> Array:
         """Move every visited entry of the table by `rate` towards its target."""
         entry = jnp.asarray(self.entry)
+        # `add` accumulates where several states share an entry; `set` would keep just one of them.
         return table.at[entry].add(rate * (self.returns(table, rewards, constants) - table[entry]))
 
     def error(self, table: Array) -> Array:

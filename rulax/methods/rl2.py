@@ -64,6 +64,7 @@ class RL2:
             clip_gradient=0.5,
             adam_eps=1e-5,
         )
+        # Cleared between trials only: what one episode found out has to serve the next.
         network = Network(hidden=(self.memory,), core="gru", core_size=self.memory, memory_level="trial")
         return Recipe(rule, learning, network)
 
@@ -103,6 +104,7 @@ def play_trials(environment: Trial, steps: int, agent: PyTree, number: int, seed
         key_env, key_act = jax.random.split(key)
         actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_env)
         _, experience, _ = act(streams, agent, actor, steps, key_act)
+        # The task of the state before acting: after the trial `AutoReset` has drawn another one.
         return experience, actor.env_state.stream.env_state.task
 
     return run(agent, jax.random.key(seed))

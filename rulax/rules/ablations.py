@@ -30,9 +30,11 @@ def ablate(tensors: Tensors, sizes: Sizes, ablation: str) -> tuple[Tensors, Size
         tensors = keep_memory_of_birth(tensors)
     elif switch == "predictions":
         inputs = np.arange(sizes.scalars, sizes.scalars + OF_PREDICTIONS)
+        # Channels 3 and 4 are those of z and slow z, in the order of metanet/features.py.
         tensors = without_rows(tensors, sizes, inputs, channels=np.arange(3, 5))
         tensors = {path: tensor for path, tensor in tensors.items() if not any(part in path for part in PREDICTIONS)}
     elif switch == "value":
+        # Ablations can be combined: without z, the channels of the value have moved up.
         first = 5 if sizes.predictions else 3
         tensors = without_rows(tensors, sizes, inputs=np.arange(4, 8), channels=np.arange(first, first + 3))
     off: dict[str, Any] = {switch: False}

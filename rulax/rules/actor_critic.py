@@ -52,13 +52,16 @@ def actor_critic(
         experience, values = batch.experience, expected_value(batch.online["value"], bins)
         policy = now(batch.online["policy"])
         action, valid = experience.action, experience.valid
+        # As a difference of logarithms, because probabilities of rare actions may underflow.
         ratios = jnp.exp(log_probability(policy, action) - log_probability(experience.behaviour, action))
         arrays = (experience.reward, discount * experience.discount, values, ratios, valid)
         estimate = over_streams(vtrace, *arrays, trace=trace, clips=Clips(clip_ratio, clip_ratio, clip_ratio))
         advantages = estimate.advantages
         if normalise_advantages:
+            # Updated before they normalise, so that the first batch of a lifetime has a scale already.
             rule_state = update_moments(rule_state, advantages, valid)
             advantages = normalise(advantages, rule_state)
+        # Logged as they were: normalised advantages look alike whatever the rewards.
         metrics = {"advantage": estimate.advantages, "return": estimate.targets, "ratio": ratios}
         metrics = {name: masked_mean(metric, valid) for name, metric in metrics.items()}
         return {"advantage": advantages, "return": estimate.targets}, rule_state, metrics

@@ -54,7 +54,9 @@ def merge(values: Array) -> Array:
 
 def lives(experience: Experience, dimensions: int) -> Experience:
     """The experience [T, B D, ...] of all dimensions: each has its own choices, and shares everything else."""
+    # Without the memory, which rules do not read and which has no axis of time.
     same = jax.tree.map(lambda x: jnp.repeat(x, dimensions, 1), experience._replace(memory=()))
+    # `repeat` and `merge` agree on the order: the dimensions of one stream are neighbours.
     return same._replace(action=merge(experience.action), behaviour=merge(logits_of(experience.behaviour)))
 
 
@@ -70,6 +72,7 @@ def apart(rule: UpdateRule, predictions: Predictions, dimensions: int, choices: 
     """
 
     def copies(x: Array) -> Array:
+        # The value of x but only a share of its gradient, so that D copies together pass back the mean.
         still = jax.lax.stop_gradient(x)
         return jnp.repeat(still + share * (x - still) if share != 1 else x, dimensions, 1)
 

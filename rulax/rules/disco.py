@@ -83,6 +83,7 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
         return targets, DiscoState(lifetime, scales), describe(estimates, targets, batch.experience)
 
     def loss(network: MetaNetwork, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
+        # The same loss for every discovered rule: all that discovery learns is in the targets.
         del network
         terms = losses(taken, targets, experience, sizes)
         total: Any = sum(weights[name] * term for name, term in terms.items())
@@ -118,6 +119,7 @@ def loss_weights(constants: Constants) -> dict[str, float]:
 
 def losses(taken: Predictions, targets: PyTree, experience: Experience, sizes: Sizes) -> dict[str, Array]:
     """The loss of each prediction, [T, B], before its weight."""
+    # The value is apart, because its target is a number and not logits.
     terms = {name: kl(targets[name], taken[name]) for name in targets if name != "value"}
     if "next_policy" in terms:
         # The state after the end of an episode belongs to the next one, which this action cannot predict.

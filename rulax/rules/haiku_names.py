@@ -64,6 +64,7 @@ def sizes_from_haiku(file: str, tensors: Mapping[str, np.ndarray]) -> Sizes:
         embedding=width("lstm/mlp/~/linear_0"),
         action_channels=(width("lstm/sequential/conv1_d"), width("lstm/sequential/conv1_d_1")),
         policy_channels=(width("lstm/sequential_1/conv1_d"),),
+        # An LSTM's bias holds four gates side by side.
         lifetime_hidden=width(f"{LIFETIME}/lstm/linear") // 4,
         lifetime_embedding=width(f"{LIFETIME}/mlp_2/~/linear_0"),
     )

@@ -16,6 +16,7 @@ def fitted_values(experience: Experience, returns: Array) -> Array:
     weight = experience.valid.reshape(-1).astype(returns.dtype)
     clean = jnp.where(experience.valid, returns, 0).reshape(-1)  # an invalid step may hold a NaN
     weighted = features * weight[:, None]
+    # One-hot observations equal their squares: without the ridge the system would be singular.
     square = weighted.T @ features + RIDGE * jnp.eye(features.shape[1], dtype=features.dtype)
     solution = jax.scipy.linalg.solve(square, weighted.T @ clean, assume_a="pos")
     return (features @ solution).reshape(returns.shape)
@@ -24,6 +25,7 @@ def fitted_values(experience: Experience, returns: Array) -> Array:
 def episode_features(experience: Experience) -> Array:
     """Features [T, B, F] of each observation and of the time since its episode began, in hundreds of steps."""
     parts = jax.tree.leaves(now(experience.observation))  # an observation may be a dictionary
+    # Clipped, and time in hundreds, as in the linear baseline of rllab (Duan et al. 2016b).
     flat = [jnp.clip(part, -10, 10).reshape(*experience.reward.shape, -1) for part in parts]
     observation = flat[0] if len(flat) == 1 else jnp.concatenate(flat, -1)
     time = (steps_since_start(now(experience.first)) / 100).astype(observation.dtype)[..., None]

@@ -59,8 +59,10 @@ def ppo(
         experience, values = batch.experience, expected_value(batch.online["value"], bins)
         arrays = (experience.reward, discount * experience.discount, values, experience.valid)
         advantages = over_streams(generalised_advantages, *arrays, trace=trace)
+        # Before standardising: the critic predicts returns in the units of the reward.
         returns = advantages + now(values)
         metrics = {"advantage": masked_mean(advantages, experience.valid), "return": masked_mean(returns, experience.valid)}
+        # Over the whole batch, since targets are made once, before minibatches are drawn.
         standard = standardise(advantages, experience.valid)
         return {"advantage": standard, "return": returns}, rule_state, metrics
 
@@ -86,4 +88,5 @@ def ppo(
 
 def clipped_surrogate(ratio, advantage, clip):
     """min(ratio A, clip(ratio, 1 - clip, 1 + clip) A), elementwise: nothing is gained by moving further than `clip` towards A."""
+    # The minimum is pessimistic: a ratio that has moved the wrong way keeps its full gradient.
     return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)

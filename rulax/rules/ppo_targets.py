@@ -68,12 +68,14 @@ def ppo_targets(
     def targets(rule_params, rule_state, batch):
         del rule_params
         experience, log_policy = batch.experience, jax.nn.log_softmax(batch.online["policy"])
+        # The policy's mean of q: like a discovered rule, this one has no value per state.
         values = jnp.sum(jnp.exp(log_policy) * expected_value(batch.online["value"], bins), -1)
         arrays = (experience.reward, discount * experience.discount, values, experience.valid)
         advantages = over_streams(generalised_advantages, *arrays, trace=trace)
         push = jnp.clip(standardise(advantages, experience.valid) / temperature, -clip, clip)
         taken = jax.nn.one_hot(experience.action, log_policy.shape[-1], dtype=log_policy.dtype)
         targets = {
+            # Not normalised: `kl` takes the softmax of its arguments.
             "policy": (1 - entropy_cost) * now(log_policy) + push[..., None] * taken,
             "value": advantages + now(values),
             "next_policy": later(log_policy),

@@ -92,6 +92,7 @@ def load_rule(path: str | Path) -> RuleFile:
         theirs = rule_files.read_npz(path)
         sizes, about = sizes_from_haiku(path.name, theirs), DISCO103_ABOUT if is_disco103(path) else {}
         shapes = shapes_of(sizes)
+        # Checked under the reference's names, so that an error names a tensor of the file.
         check(path.name, theirs, shapes_in_haiku(shapes))
         tensors = from_haiku(theirs, shapes)
     elif path.suffix == ".safetensors":
@@ -145,6 +146,7 @@ def check(file: str, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tup
 def assemble(tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
     """The meta-network with the given sizes and tensors, in JAX's default precision."""
     like = skeleton(sizes)
+    # In the order of the skeleton's leaves, whatever the order in the file.
     leaves = [jnp.asarray(tensors[path], jnp.result_type(float)) for path in take_apart(like)]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
@@ -189,6 +191,7 @@ def _download() -> tuple[bytes, str]:
     for url in URLS:
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
+                # Bounded, because a server may send without end.
                 return answer.read(rule_files.MAX_BYTES), url
         except (urllib.error.URLError, TimeoutError, OSError) as error:
             problem = getattr(error, "reason", error)

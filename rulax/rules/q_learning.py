@@ -64,8 +64,10 @@ def q_learning(
         del rule_params
         experience, valid = batch.experience, batch.experience.valid
         online, slow = expected_value(batch.online["value"], bins), expected_value(batch.slow["value"], bins)  # [T+1, B, A]
+        # The online values choose and the slow copy judges the choice: a maximum over one network's errors would be biased upwards.
         best = jnp.argmax(online, -1)
         values = at_action(slow, best)
+        # Greedy by the present values, whatever was greedy when the action was taken.
         greedy = experience.action == now(best) if cut_traces else None
         arrays = (experience.reward, discount * experience.discount, values, valid, greedy)
         returns = over_streams(q_lambda, *arrays, trace=trace)

@@ -79,6 +79,7 @@ def recommended_steps(name: str) -> int:
 
 def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:
     """Split `disco103:no_yz` into `disco103` and ("no_yz",). The ablations are not checked here."""
+    # A file's path may itself contain a colon, so ablations are split off from the right.
     if name in RULES or name.endswith(FILE_ENDINGS) or ":" not in name:
         return name, ()
     rest, _, last = name.rpartition(":")
@@ -141,6 +142,7 @@ def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any
     from rulax.rules.pretrained import load_rule, path_of, rule_of, without
 
     loaded = without(load_rule(path_of(name)), ablations)
+    # Bound by keyword, so that the signature shows the file's constants as defaults that `_arguments` can override.
     make = functools.partial(rule_of, loaded, constants=loaded.rule_settings.constants)
     return Recipe(make(**_arguments(name, make, options)), loaded.rule_settings.learning, loaded.rule_settings.network)
 
@@ -166,6 +168,7 @@ def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, 
         if option in owners:
             group = owners[option]
             read = _read(name, option, getattr(grouped[group], option), value)
+            # On top of what earlier options have made of the same dataclass.
             arguments[group] = dataclasses.replace(arguments.get(group, grouped[group]), **{option: read})
         elif option not in defaults:
             raise ValueError(f"rule '{name}' has no option '{option}'{_hint(option, known)}")

@@ -31,6 +31,7 @@ def as_experience(inputs: Array, outputs: Array) -> Experience:
     """Examples, inputs [T, D] and outputs [T], as the experience of one stream whose actions mean nothing."""
     shape = (outputs.shape[0], 1)
     return Experience(
+        # A trajectory has one observation more than steps; the last one is never learned from.
         observation=jnp.concatenate([inputs, inputs[-1:]])[:, None],
         action=jnp.zeros(shape, jnp.int32),
         reward=outputs[:, None],

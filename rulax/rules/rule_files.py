@@ -47,6 +47,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             members = archive.infolist()
+            # Before anything is decompressed: a small archive may claim to hold far more than memory.
             if len(members) > MAX_TENSORS or sum(member.file_size for member in members) > MAX_BYTES:
                 raise RuleFileError(f"{path.name} claims to hold more than a rule can ({len(members)} tensors)")
             return {member.filename.removesuffix(".npy"): _read_member(path.name, archive, member) for member in members}
@@ -68,6 +69,7 @@ def _read_member(file: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -
         what = "Python objects, which are never loaded" if dtype.hasobject else f"{dtype} numbers, but a rule holds floats"
         raise RuleFileError(f"{file}: tensor '{name}' holds {what}")
     body = raw.getbuffer()[raw.tell() :]
+    # Two negative sizes could have the right product.
     if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(body):
         raise RuleFileError(f"{file}: tensor '{name}' claims shape {shape}, which its {len(body)} bytes do not fill")
     array = np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C")
@@ -136,6 +138,7 @@ def _acceptable(value: object, like: object) -> bool:
     if isinstance(like, bool):
         return isinstance(value, bool)
     if isinstance(like, int):
+        # `type`, not `isinstance`: to the latter `True` is an int.
         return type(value) is int and 0 < value <= MAX_WIDTH
     return type(value) in (int, float) and 0 < value < 1e6  # type: ignore[operator]
 

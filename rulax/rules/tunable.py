@@ -42,6 +42,7 @@ def tunable(
         fixed: other arguments of `make`.
     """
     begin = starting_values(make, names, start or {}, fixed, limits)
+    # Only for its heads and its first state, which do not depend on the constants' values.
     plain = make(**fixed, **begin)
 
     def rule_with(rule_params: PyTree) -> UpdateRule:
@@ -63,6 +64,7 @@ def tunable(
 
 def parameters_of(constants: Mapping[str, float | np.ndarray], limits: Mapping[str, float] = UP_TO_1) -> dict[str, Array]:
     """The parameters that stand for the given constants: scalars, or [K] for arrays with one constant per agent."""
+    # In float64, because 1 - share cancels for constants close to their limit, such as a discount.
     shares = {name: np.asarray(value, np.float64) / limits.get(name, 1.0) for name, value in constants.items()}
     return {name: jnp.asarray(np.log(share / (1 - share)), jnp.float32) for name, share in shares.items()}
 
@@ -92,6 +94,7 @@ def starting_values(
         if name not in names:
             raise ValueError(f"'{name}' has a limit but is not tuned: name it too")
     for name in (*start, *fixed):
+        # What has a start must be tuned; what is fixed must not be.
         if (name in start) != (name in names):
             raise ValueError(f"'{name}' is either tuned or fixed, not both: name it, or give its value as an argument")
     begin = {name: float(start.get(name, defaults[name])) for name in names}

@@ -49,9 +49,11 @@ def update_moments(moments: Moments, values: Array, valid: Array | None = None, 
 
 def normalise(values: Array, moments: Moments, subtract_mean: bool = True, eps: float = 1e-6) -> Array:
     """Values over their moving deviation, with their moving mean subtracted or not; both corrected for the start at zero."""
+    # Bias correction as in Adam: averages that started at zero, divided by the weight of what has been seen.
     seen = 1 - moments.decay_product
     weight = 1 / jnp.where(seen > 0, seen, 1)
     mean = moments.moment1 * weight
+    # Rounding may make the difference of two nearly equal moments negative.
     variance = jnp.maximum(0, moments.moment2 * weight - jnp.square(mean))
     # 1e-12 keeps the root differentiable at 0. Before the first update there is no scale: leave the values as they are.
     scale = jnp.where(seen > 0, jnp.sqrt(variance + 1e-12) + eps, 1)

@@ -21,6 +21,7 @@ def log_probability(policy: Policy, action: Array) -> Array:
 def entropy(policy: Policy) -> Array:
     """Entropy [...] of the distribution over actions that a policy of logits [..., A] says."""
     logits = logits_of(policy)
+    # `log_softmax`, not the logarithm of the softmax, which is -inf where a probability underflows.
     return joint(policy, -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), -1))
 
 

@@ -44,6 +44,8 @@ class Clips(NamedTuple):
 
 def over_streams(function: Callable, *arrays: Array | None, **shared):
     """Apply a function of one stream to every stream of `arrays` [T, B, ...]; keywords (`trace`, clips) are shared."""
+    # Streams are axis 1 of [T, B], so each function sees time as its leading axis. `None` is an empty tree, which `vmap` leaves
+    # alone.
     return jax.vmap(functools.partial(function, **shared), in_axes=1, out_axes=1)(*arrays)
 
 
@@ -68,6 +70,7 @@ def generalised_advantages(
 
     A_t = d_t + discount_t lambda A_{t+1}  with  d_t = r_t + discount_t V_{t+1} - V_t.
     """
+    # At an end the next value belongs to another episode, and its discount is 0.
     return accumulate(rewards + discounts * later(values) - now(values), discounts * trace, valid)
 
 
@@ -78,6 +81,7 @@ def lambda_returns(
 
     G_t = r_t + discount_t ((1 - lambda) V_{t+1} + lambda G_{t+1});  an invalid step gets its own value, G_t = V_t.
     """
+    # G = V + A: one recursion serves both, and an invalid step, where A is 0, keeps its value.
     return now(values) + generalised_advantages(rewards, discounts, values, valid, trace=trace)
 
 
@@ -101,7 +105,9 @@ def vtrace(
     valid = _all_valid(valid, rewards)
     errors = rewards + discounts * later(values) - now(values)
     corrections = accumulate(jnp.minimum(clips.error, ratios) * errors, discounts * trace * jnp.minimum(clips.trace, ratios), valid)
+    # `_shift(corrections)` is v_{t+1} - V_{t+1}; beyond the trajectory there is nothing to correct the bootstrap with.
     advantages = jnp.minimum(clips.advantage, ratios) * (errors + discounts * trace * _shift(corrections))
+    # `errors` of invalid steps still hold whatever the dummy showed; only their accumulation was masked.
     return VTrace(now(values) + corrections, jnp.where(valid, advantages, jnp.zeros_like(advantages)))
 
 
@@ -123,6 +129,7 @@ def retrace(
     other `ratios`: the policy's own probability gives Tree-Backup, ones give Q(lambda) of Harutyunyan et al. (2016).
     """
     errors = rewards + discounts * later(values) - taken_values
+    # Cut by the ratio of the next action: Q is conditioned on the action taken at t, which needs no correction.
     return taken_values + accumulate(errors, discounts * trace * _shift(jnp.minimum(1.0, ratios)), valid)
 
 
@@ -141,6 +148,7 @@ def q_lambda(
     taken was greedy, it is Watkins': the trace is cut before the first action that was not (Watkins 1989).
     """
     if greedy is not None:
+        # A non-greedy action at t + 1 cuts what step t receives; Q is conditioned on the action at t.
         trace = trace * _shift(greedy.astype(rewards.dtype))
     return lambda_returns(rewards, discounts, values, valid, trace=trace)
 

@@ -55,6 +55,7 @@ def two_hot(x: Array, bins: Bins = BINS) -> Array:
     middle = (bins.number - 1) / 2
     # Counted from the middle, where values are small and floats are fine: from the lower end, 300 + x would lose digits of x.
     position = jnp.clip(x, -bins.largest, bins.largest) * (middle / bins.largest)
+    # A hat function around x gives both shares at once, without rounding down and without a scatter.
     distance = jnp.abs(position[..., None] - (jnp.arange(bins.number, dtype=position.dtype) - middle))
     return jnp.maximum(0, 1 - distance)
 

@@ -97,6 +97,7 @@ class DmEnvCopy:
         self.env: Any = None
 
     def reset(self, seed: int | None) -> PyTree:
+        # dm_env has no call that reseeds an environment: a seed makes a new one.
         if seed is not None:
             self.close()
             self.env = self.make_one(seed)
@@ -105,6 +106,7 @@ class DmEnvCopy:
     def step(self, action: Any) -> tuple[PyTree, float, bool, bool]:
         timestep = self.env.step(action)
         terminated = timestep.last() and timestep.discount == 0
+        # dm_env's reward is None in the first timestep of an episode.
         return _read(timestep.observation, self.key), float(timestep.reward or 0), terminated, timestep.last() and not terminated
 
     def close(self) -> None:

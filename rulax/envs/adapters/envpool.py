@@ -39,6 +39,7 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> EnvPoolEnvironm
     if id not in ids():
         raise adapters.unknown_id("EnvPool", id, ids())
     read = _read_options(id, options)
+    # Spaces depend on the options, so they are read off a pool that is made with them.
     pool = _open(id, 1, [0], read)
     space, shown = pool.action_space, pool.observation_space
     pool.close()
@@ -144,6 +145,7 @@ def _open(id: str, num_streams: int, seeds: Any, options: dict[str, Any]) -> Any
     envpool = adapters.load("envpool", "envpool")
     if id.endswith("Sokoban-v0"):
         options = {**options, "base_path": _boxoban(envpool)}
+    # From uint32 to what a signed 32-bit seed can hold.
     each = [int(seed) % 2**31 for seed in seeds]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium's, about the precision of EnvPool's bounds

@@ -90,6 +90,7 @@ def from_gymnasium(
         )
     flatten = _yes_or_no(name or "from_gymnasium", "flatten", flatten)
     limit = None if max_episode_steps is None else _time_limit(name or "from_gymnasium", max_episode_steps)
+    # Remembered to catch a function that returns one shared environment: streams would step each other's episodes.
     last: list[Any] = [None]
 
     def make_env() -> Any:
@@ -157,6 +158,7 @@ def _adapt(name: str, make_env: Callable[[], Any], flatten: bool, bins: int | No
             if not isinstance(getattr(probe, kind, None), gymnasium.Space):
                 raise ValueError(f"Gymnasium environment {name!r} has no {kind} of Gymnasium's: set it in __init__")
         if flatten:
+            # Under another name first: the lambda looks its function up when called, and as `make_env` it would find itself.
             make_own, own_space = make_env, probe.observation_space
             flat = gymnasium.wrappers.FlattenObservation
             make_env, probe = lambda: flat(make_own()), flat(probe)
@@ -175,6 +177,7 @@ class GymnasiumCopy:
     """One environment as a `streams.Copy`."""
 
     def __init__(self, env: Any):
+        # The environment's own bound methods: no call of ours in between, at every step of every stream.
         self.env, self.step, self.close = env, env.step, env.close
 
     def reset(self, seed: int | None) -> PyTree:
@@ -189,6 +192,7 @@ class GymnasiumStreams(Streams):
         self.environment, self.vector, self.autoreset = environment, vector, environment.autoreset
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
+        # Gymnasium's seeding takes Python integers only.
         observation, _ = self.vector.reset(seed=[int(one) for one in seeds])
         return self.environment.read(observation)
 

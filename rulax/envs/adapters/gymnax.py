@@ -34,6 +34,7 @@ def make(id: str, *, bins: int | None = None, **options: Any) -> GymnaxEnvironme
     if id not in gymnax.registered_envs:
         raise adapters.unknown_id("gymnax", id, gymnax.registered_envs)
     try:
+        # Made once without options, to tell fields of its parameters from arguments of its class.
         environment, params = gymnax.make(id)
         numbers = {field.name for field in dataclasses.fields(params)}
         arguments = {name: value for name, value in options.items() if name not in numbers}
@@ -63,6 +64,7 @@ def adapt(id: str, environment: Any, params: PyTree, bins: int | None = None) ->
     # The array itself decides, not the space: the space of some environments says int32 where the array is float32.
     observation, state = jax.eval_shape(environment.reset_env, jax.random.key(0), params)
     action = jax.eval_shape(lambda: _own(actions, jnp.zeros(actions.dimensions or (), jnp.int32)))
+    # Six values are gymnax 1.x; nothing is computed, only shapes.
     values = jax.eval_shape(environment.step, jax.random.key(0), state, action, params)
     return GymnaxEnvironment(
         environment=environment,
@@ -94,6 +96,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
 
     def reset(self, task: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         observation, state = self.environment.reset_env(key, task)
+        # Without weak types, or the state would change its type in a scan's carry.
         return strong(state), _readable(observation, self.categories)
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
@@ -107,6 +110,7 @@ class GymnaxEnvironment(ByTable, Environment):  # type: ignore[override]
             terminated, truncated = ended, self.environment.is_truncated(next_state, task)
         else:
             terminated = self._ends_by_itself(task, state, action, key, ended)
+            # Masked by `terminated` below: what remains is the end by the time limit.
             truncated = ended
         transition = Transition(
             observation=_readable(observation, self.categories),

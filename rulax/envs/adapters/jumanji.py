@@ -66,6 +66,7 @@ class SokobanEnvironment(Environment):
 
     def reset(self, task: Levels, key: Array) -> tuple[PyTree, Array]:
         types = adapters.load("jumanji.environments.routing.sokoban.types", "jumanji")
+        # The same key for all three arrays, so that they come from the same level.
         fixed, variable, agent = jax.tree.map(lambda pool: pool[jax.random.randint(key, (), 0, len(pool))], task)
         state = types.State(key=key, fixed_grid=fixed, variable_grid=variable, agent_location=agent, step_count=jnp.int32(0))
         return state, adapters.planes(self.environment._state_to_observation(state).grid, CODES, jnp)

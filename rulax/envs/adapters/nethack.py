@@ -75,6 +75,7 @@ def _task(id: str) -> Any:
 def _defaults(task: Any) -> dict[str, Any]:
     """A task's own limit and character, which it may have from the class it is made of."""
     found: dict[str, Any] = {}
+    # From the base class down, so that the task's own defaults win.
     for kind in reversed(task.__mro__):
         parameters = inspect.signature(kind.__init__).parameters
         found |= {name: parameters[name].default for name in ("max_episode_steps", "character") if name in parameters}

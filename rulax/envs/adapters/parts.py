@@ -33,6 +33,7 @@ class Part:
         shown = np.asarray(observation, self.shown.dtype)
         if not self.image or shown.shape[-len(self.image) :] != self.image:
             return shown
+        # Contiguous, because the moved axes are only a strided view, which every later copy would read slowly.
         return shown[..., None] if len(self.image) == 2 else np.ascontiguousarray(np.moveaxis(shown, -3, -1))
 
 

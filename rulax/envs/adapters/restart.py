@@ -51,6 +51,7 @@ class RestartingStreams(HostStreams):
         try:
             timestep = self.streams.step(action)
         except Exception as error:
+            # Closed streams refuse calls on purpose, and must not be opened again.
             if self.closed:
                 raise
             nothing: Any = np.zeros(self.num_streams, bool)
@@ -65,8 +66,11 @@ class RestartingStreams(HostStreams):
     def _open_again(self, error: Exception) -> Timestep:
         """Open and start all streams again, as often as it takes."""
         while True:
+            # By force, since broken streams may hang in `close`.
             quietly(self.streams.abandon)
+            # Counted before each try, so that an environment that can never be opened ends the loop.
             self._count(dict.fromkeys(range(self.num_streams), said(error)), error)
+            # All counts enter the seed: other episodes after each restart, and the same ones in a repeated run.
             seed = np.random.SeedSequence([self.seed, *self.restarts.tolist()]).generate_state(1)[0]
             try:
                 self.streams = self.environment.open(self.num_streams)

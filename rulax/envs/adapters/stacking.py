@@ -62,10 +62,12 @@ class Stacked(WrappedHost):
             new = new[..., None] if len(spec.shape) == 2 else new
             depth = new.shape[-1]
             dark = np.zeros((*new.shape[:-1], depth * (self.frames - 1)), spec.dtype)
+            # A product with booleans keeps the dtype, and makes black what is not kept.
             older = dark if shown is None else stack[..., depth:] * kept
             return np.concatenate([older, new], -1)  # a new array: the old one may be in use
 
         specs = self.environment.observation
+        # Before the first frame any tree of the right structure will do: `one` does not read it.
         return jax.tree.map(one, specs, specs if shown is None else shown, observation)
 
 
@@ -94,6 +96,7 @@ class StackedStreams(HostStreams):
         self.streams.abandon()
 
     def _push(self, timestep: Timestep) -> Timestep:
+        # A start of any level: frames of another episode must not show. Broadcast over height, width and channels.
         kept = ~starts(np.asarray(timestep.first))[:, None, None, None]
         self.shown = self.environment.push(self.shown, timestep.observation, kept)
         return timestep._replace(observation=self.shown)

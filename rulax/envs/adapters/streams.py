@@ -110,6 +110,7 @@ class Streams(CheckedStreams):
     def clear(self) -> None:
         """Forget everything about the episodes under way."""
         self.dummy: HostArray = np.zeros(self.num_streams, bool)  # the next step only resets
+        # In float64: rounding would add up over the many thousands of rewards of a long game.
         self.total: HostArray = np.zeros(self.num_streams, np.float64)
         self.length: HostArray = np.zeros(self.num_streams, np.int32)
 
@@ -131,21 +132,28 @@ class Streams(CheckedStreams):
         observation, reward, terminated, truncated, lost = self.step_all(action)
         dummy, ended = self.dummy, terminated | truncated
         if self.autoreset == "same_step":
+            # Where both flags are set the termination counts, and no last observation is needed.
             first, valid = ended, terminated | ~truncated
         else:
+            # `when_needed` postpones the reset only after a truncation: no rule needs what a terminated episode showed last.
             self.dummy = ended if self.autoreset == "next_step" else truncated & ~terminated
             first, valid = dummy | (ended & ~self.dummy), ~dummy
         worthless = terminated
         if lost is not None:
+            # To the learner a lost life ends an episode; statistics still count whole games. Where the game itself ended, `first`
+            # comes with its reset.
             first, worthless = first | (lost & ~ended), terminated | lost
         discount: HostArray = np.where(worthless, 0, 1).astype(np.float32)
+        # `dummy` is the mark of this step; `self.dummy` may by now be that of the next one.
         self.total = self.total + reward
         self.length = self.length + ~dummy
         episode = Episode(ended, self.total.astype(np.float32), self.length)
         over = ended
         if self.failed:
             anew = np.isin(np.arange(self.num_streams), list(self.failed))
+            # A step that terminated did happen: then it was the reset after it that raised, and it can be learned from.
             over, first, valid = ended | anew, first | anew, valid & ~(anew & ~terminated)
+        # New arrays, not changes in place: the timestep still holds the old `self.length`.
         self.total = np.where(over, 0, self.total)
         self.length = np.where(over, 0, self.length)
         paid: HostArray = np.asarray(reward, np.float32)
@@ -247,8 +255,10 @@ class CopiedStreams(Streams):
         """The first observation of a new copy, in the place of one that raised."""
         self.failed = {**self.failed, stream: said(error)}
         self.replaced[stream] += 1  # counted per stream, so that a stream's seeds depend on no other stream or process
+        # A copy that raised may fail to close as well.
         quietly(self.copies[stream].close)
         self.copies[stream] = self.environment.make_one()
+        # Another seed: the old one might lead to the same error again.
         seed = np.random.SeedSequence([int(self.seeds[stream]), self.replaced[stream]]).generate_state(1)[0]
         return self.copies[stream].reset(int(seed))
 

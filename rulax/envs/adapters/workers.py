@@ -50,6 +50,7 @@ def share(name: str, options: dict[str, Any], environment: Any, processes: Any) 
     if not environment.one_copy_per_stream:
         raise ValueError(f"'{name}' cannot be shared out over processes: {_why(name, options)}")
     try:
+        # Tried here, where the error can name the environment, with the pickler that starts processes.
         ForkingPickler.dumps(options)
     except Exception as error:  # of many kinds
         raise ValueError(f"'{name}' has options that cannot be sent to a process: {error}") from error
@@ -95,6 +96,7 @@ def _serve(pipe: Connection, name: str, options: dict[str, Any], num_streams: in
         streams, answer = environment.open(num_streams), Answer()
     except Exception as error:
         answer = Answer(error=said(error))
+    # The parent ends a process by closing the pipe, so the end of the pipe is no error.
     with contextlib.suppress(EOFError, OSError):
         pipe.send(answer)
         while not answer.error:
@@ -146,6 +148,7 @@ class Worker:
     def end(self, patience: float) -> None:
         """Let the process close what it holds for `patience` seconds, then kill it."""
         self._at_exit.cancel()
+        # The end of the pipe asks the process to close.
         self.pipe.close()
         self.process.join(patience)
         self.process.kill()
@@ -172,14 +175,17 @@ class WorkerStreams(CheckedStreams):
     def __init__(self, environment: Shared, num_streams: int):
         super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
         number = min(environment.processes, num_streams)
+        # Contiguous shares: a batch is cut by slices, and the answers are concatenated in order.
         ends = [i * num_streams // number for i in range(number + 1)]
         self.workers: list[Worker] = []
         try:
             for first, end in itertools.pairwise(ends):
                 self.workers.append(Worker(environment, range(first, end)))
+            # Waited for only after all are started, so that they import and open in parallel.
             for worker in self.workers:
                 worker.answer()
         except BaseException as error:
+            # For Ctrl-C as well: no process may be left behind.
             self.abandon()
             if not isinstance(error, RuntimeError):
                 raise
@@ -204,6 +210,7 @@ class WorkerStreams(CheckedStreams):
             raise
         parts: Sequence[Any] = [answer.timestep for answer in answers]
         self.failed = {
+            # A process numbers its streams from 0.
             worker.streams[stream]: text
             for worker, answer in zip(self.workers, answers, strict=True)
             for stream, text in answer.failed.items()
@@ -219,6 +226,7 @@ class WorkerStreams(CheckedStreams):
             self._end(0)
 
     def _end(self, patience: float) -> None:
+        # One deadline for all of them together.
         until = time.monotonic() + patience
         for worker in self.workers:
             worker.pipe.close()  # all of them first, so that they shut down in parallel
@@ -230,6 +238,7 @@ class WorkerStreams(CheckedStreams):
 def _inherited() -> Iterator[None]:
     """The environment in which processes start: no accelerator, which belongs to the parent, and signals blocked during imports."""
     resource_tracker.ensure_running()  # otherwise the first process would start it, and that unblocks Ctrl-C
+    # A process takes its environment variables over when it starts, so they are changed only for that moment.
     platforms = os.environ.get("JAX_PLATFORMS")
     os.environ["JAX_PLATFORMS"] = "cpu"
     signals = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS)

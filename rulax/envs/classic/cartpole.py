@@ -61,6 +61,7 @@ class CartPole(Environment):
         push = (force + task.pole_mass * task.half_length * turning**2 * sine) / mass
         angular = (task.gravity * sine - cosine * push) / (task.half_length * (4 / 3 - task.pole_mass * cosine**2 / mass))
         linear = push - task.pole_mass * task.half_length * angular * cosine / mass
+        # Explicit Euler with the speeds before the step, as Gymnasium does by default.
         state = state + task.time_step * jnp.stack([speed, linear, turning, angular])
         fallen = (jnp.abs(state[0]) > task.position_limit) | (jnp.abs(state[2]) > task.angle_limit)
         return state, Transition(state, jnp.float32(1), fallen, jnp.bool_(False))

@@ -51,6 +51,7 @@ class MountainCar(Environment):
         speed = speed + push - jnp.cos(3 * position) * task.gravity
         speed = jnp.clip(speed, -task.speed_limit, task.speed_limit)
         position = jnp.clip(position + speed, task.left_end, task.right_end)
+        # The wall on the left is inelastic, as in Gymnasium.
         speed = jnp.where((position <= task.left_end) & (speed < 0), 0.0, speed)
         arrived = (position >= task.goal) & (speed >= task.goal_speed)
         state = jnp.stack([position, speed])

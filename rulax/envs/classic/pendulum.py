@@ -59,6 +59,7 @@ class Pendulum(Environment):
     def step(self, task: PendulumTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
         angle, speed = state
         torque = jnp.linspace(-1.0, 1.0, self.torques, dtype=jnp.float32)[action] * task.torque
+        # The cost is that of the state before the step, as in Gymnasium.
         cost = wrap_angle(angle) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
         pull = 3 * task.gravity / (2 * task.length) * jnp.sin(angle) + 3 / (task.mass * task.length**2) * torque
         speed = jnp.clip(speed + pull * task.time_step, -task.speed_limit, task.speed_limit)

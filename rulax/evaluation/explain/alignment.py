@@ -19,6 +19,7 @@ def cosine(one: PyTree, other: PyTree) -> Array:
     pairs = list(zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
     product = sum(jnp.sum(a * b) for a, b in pairs)
     sizes = sum(jnp.sum(a * a) for a, _ in pairs) * sum(jnp.sum(b * b) for _, b in pairs)
+    # Both branches are evaluated: the inner choice avoids a division by 0.
     return jnp.where(sizes > 0, product / jnp.sqrt(jnp.where(sizes > 0, sizes, 1)), 0)
 
 

@@ -38,6 +38,7 @@ def confidence_before(
 
 def usual_reward(rewards: np.ndarray) -> float:
     """The most frequent reward."""
+    # Rounded, so that float noise does not split one reward into many.
     values, counts = np.unique(np.round(rewards.astype(np.float64), 6), return_counts=True)
     return float(values[np.argmax(counts)]) if len(values) else 0.0
 

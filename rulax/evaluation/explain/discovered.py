@@ -39,6 +39,7 @@ def horizon_of(rule: UpdateRule, rule_params: PyTree, state: PyTree, batch: Batc
 ends_of = jax.jit(lambda experience: nothing_follows(experience._replace(observation=(), memory=())))
 
 
+# One function per rule, because compiled programs are cached by the identity of `respond`.
 @functools.lru_cache(maxsize=4)
 def replaced(rule: UpdateRule) -> Any:
     """The targets as a function of y and z, each a pair (online, slow)."""

@@ -22,4 +22,5 @@ def divergence(before: Array, after: Array) -> Array:
     share, gap = jnp.exp(old), new - old
     series = gap**2 * (1 / 2 + gap * (1 / 6 + gap * (1 / 24 + gap / 120)))  # exp(d) - 1 - d without its cancellation
     terms = jnp.where(jnp.abs(gap) < NEAR, share * series, jnp.exp(new) - share - share * gap)
+    # No term is negative in exact arithmetic; what is below 0 is rounding.
     return jnp.sum(jnp.maximum(terms, 0), -1)

@@ -41,7 +41,9 @@ def reach(
         By name of the target, one row per k, with intervals over streams.
     """
     length, ask = ends.shape[0], with_one_replaced(respond)
+    # Moved to the device once, not once for every state that is replaced.
     values, donors = jax.tree.map(jnp.asarray, (values, donors))
+    # Out of range, so nothing is replaced: the same compiled program makes the baseline.
     before = ask(length + 1, operands, values, donors)
     # One state at a time: all of them at once would be gigabytes of targets, and twice the program to compile.
     each = [apart(distance)(before, ask(state, operands, values, donors)) for state in range(length + 1)]
@@ -92,5 +94,6 @@ def by_distance(change: np.ndarray, linked: np.ndarray, distance: int) -> dict[s
 def donors_of(values: PyTree, seed: int) -> PyTree:
     """Replacements for predictions: those of another stream at the same time, so that they are realistic."""
     streams = jax.tree.leaves(values)[0].shape[1]
+    # Never 0 where there is more than one stream: none may get its own predictions back.
     shift = int(np.random.default_rng(seed).integers(1, max(2, streams)))
     return jax.tree.map(lambda x: np.roll(np.asarray(x), shift, axis=1), values)

@@ -53,6 +53,7 @@ def put_together(signals: Signals, parts: dict[str, PyTree]) -> Signals:
     )
 
 
+# One function per flag, because compiled programs are cached by the identity of `respond`.
 @functools.lru_cache(maxsize=4)
 def answer(bootstrap: bool) -> Callable[[PyTree, dict[str, PyTree]], dict[str, Array]]:
     """The targets as a function of the named inputs; operands are the network, the lifetime LSTM's state and the other signals."""

@@ -29,6 +29,7 @@ def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int 
     mean = sums.sum() / counts.sum()
     if len(sums) < 2:
         return {"value": float(mean), "low": None, "high": None, "count": len(values)}
+    # How often each group is drawn, instead of which: all resamples are two matrix products.
     drawn = np.random.default_rng(seed).multinomial(len(sums), np.full(len(sums), 1 / len(sums)), RESAMPLES)
     low, high = np.percentile((drawn @ sums) / (drawn @ counts), (2.5, 97.5))
     return {"value": float(mean), "low": float(low), "high": float(high), "count": len(values)}

@@ -48,6 +48,7 @@ def confidence_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
     reward, valid = experience.reward, experience.valid
     found: dict[str, Any] = {}
     for name, logits in prediction_logits(observed).items():
+        # A softmax ignores what is added to all logits alike, and so should the norm.
         centred = logits - logits.mean(-1, keepdims=True)
         for measure, values in {"confidence": -entropy(logits), "norm": np.linalg.norm(centred, axis=-1)}.items():
             found.setdefault(name, {})[measure] = confidence_before(values, reward, observed.episode, valid, FURTHEST, seed)

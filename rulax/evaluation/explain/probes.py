@@ -77,6 +77,7 @@ def probe_one(values: np.ndarray, targets: np.ndarray, folds: list[Fold], seed: 
 def probe_features(values: np.ndarray, fit: np.ndarray, seed: int) -> np.ndarray:
     """Inputs of a probe [N, P]: standardised principal components (of the rows for fitting), and random ReLU features of them."""
     values = np.asarray(values, np.float64)
+    # Statistics of the rows for fitting only, so that nothing of the test episodes leaks into the features.
     centred = values - values[fit].mean(0)
     spread = centred[fit].std(0)
     centred = centred / np.where(spread > 1e-12, spread, 1)
@@ -107,6 +108,7 @@ def score(inputs: np.ndarray, targets: np.ndarray, known: np.ndarray, fold: Fold
     nothing = np.full(targets.shape[1], np.nan)
     if known.sum() < FEWEST or min(len(kept), len(held), len(test)) < 10:
         return nothing
+    # The mean of the fitted rows is the baseline of R^2 as well: no probe could know that of the test rows.
     guess = targets[kept].mean(0)
     spread = np.mean((targets[test] - guess) ** 2, 0)
     weights = ridge(inputs[kept], targets[kept] - guess)  # [P, D, K]

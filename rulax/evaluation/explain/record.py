@@ -76,6 +76,7 @@ def train_with_snapshots(
 
 def snapshot(trainer: CompiledTrainer, state: PyTree) -> Snapshot:
     """A copy of the agent: the next chunk donates the buffers of the state."""
+    # Without the optimiser's state, which no analysis reads.
     found = jax.tree.map(lambda x: np.array(x[0]), state.life.learner_state._replace(optimiser_state=()))
     return Snapshot(trainer.steps(state), found.params, slow_agent(found), found.rule_state)
 
@@ -123,6 +124,7 @@ def observe(trainer: CompiledTrainer, length: int, values: Values) -> Callable[[
 def number_episodes(first: np.ndarray) -> np.ndarray:
     """A number for each step's episode, [L, B], from `first` [L+1, B]; no two streams share a number."""
     count = np.cumsum(starts(first[:-1]), axis=0)
+    # A stream has fewer than `len(first)` starts, so the offsets keep streams apart.
     return count + np.arange(first.shape[1]) * (len(first) + 1)
 
 

@@ -60,6 +60,7 @@ def with_some_blanked(respond: Respond) -> Callable[..., dict[str, Array]]:
     """The targets with some parts kept and the others set to zero; compiled once, whatever is blanked."""
 
     def ask(operands: PyTree, parts: dict[str, PyTree], keep: dict[str, Array]) -> dict[str, Array]:
+        # A traced choice, so that every set of blanked parts runs the same compiled program.
         kept = {name: jax.tree.map(lambda x, keep=keep[name]: jnp.where(keep, x, 0), part) for name, part in parts.items()}
         return respond(operands, kept)
 

@@ -51,6 +51,7 @@ def mean_squares(respond: Respond, probes: int) -> Callable[..., dict[str, dict[
         def one(key: Array) -> dict[str, Array]:
             signs = jax.random.rademacher(key, shape, outputs[target].dtype)
             asked = {name: jnp.zeros_like(output) for name, output in outputs.items()}
+            # Centring is a symmetric projection, so pulling back centred signs differentiates the centred targets.
             (slopes,) = pull({**asked, target: signs - jnp.mean(signs, -1, keepdims=True)})
             scaled = jax.tree.map(lambda slope, deviation: jnp.square(slope * deviation), slopes, deviations)
             return {
@@ -58,6 +59,7 @@ def mean_squares(respond: Respond, probes: int) -> Callable[..., dict[str, dict[
                 for name, group in scaled.items()
             }
 
+        # One probe at a time: under `vmap` the backward passes of all of them would be in memory at once.
         return jax.tree.map(lambda x: jnp.mean(x, 0) / number, jax.lax.map(one, jax.random.split(key, probes)))
 
     return jax.jit(squares)

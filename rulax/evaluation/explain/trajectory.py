@@ -29,6 +29,7 @@ MOST_WEIGHTS = 1_000_000  # in one page: four bytes each, and a third more in ba
 def pack(values: Any) -> dict[str, Any]:
     """An array of any shape as its shape and its float32 bytes in base64."""
     values = np.asarray(values, np.float32)
+    # Little-endian, as the page's typed arrays read it.
     return {"shape": list(values.shape), "data": base64.b64encode(values.astype("<f4").tobytes()).decode()}
 
 

@@ -30,6 +30,7 @@ def bernoulli_bandit(arms: int, pulls: int) -> float:
         left = pulls - sum(wins + losses for wins, losses in pulled)
         if left == 0:
             return 0.0
+        # Equal arms have equal values, so only the first of them is tried.
         choices = [(pulled[:i] + pulled[i + 1 :], each) for i, each in enumerate(pulled) if pulled.index(each) == i]
         if len(pulled) < arms:
             choices.append((pulled, (0, 0)))
@@ -55,6 +56,7 @@ def two_armed_bandit(pulls: int) -> float:
     for made in reversed(range(pulls)):
         n, s, u = np.ogrid[: made + 1, : made + 1, : made + 1]
         first, second = np.minimum((s + 1) / (n + 2), 1.0), np.minimum((u + 1) / (made - n + 2), 1.0)
+        # `value` is for one more pull made and one entry longer along each axis, so a slice shifts it by one outcome.
         try_first = first * (1 + value[1:, 1:, :-1]) + (1 - first) * value[1:, :-1, :-1]
         try_second = second * (1 + value[:-1, :-1, 1:]) + (1 - second) * value[:-1, :-1, :-1]
         value = np.maximum(try_first, try_second)

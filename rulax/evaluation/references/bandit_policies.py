@@ -36,6 +36,7 @@ def play(policy: Policy, means: np.ndarray, pulls: int, seed: int) -> np.ndarray
     for made in range(pulls):
         liked = policy(counts[1], counts[0], pulls - made, rng)
         equals = liked == liked.max(1, keepdims=True)
+        # Ties are broken by a random number per arm, which needs no loop over tasks.
         arm = np.where(equals, rng.random(means.shape, np.float32), -1.0).argmax(1)
         credited = means[tasks, arm]
         total += credited
@@ -45,6 +46,7 @@ def play(policy: Policy, means: np.ndarray, pulls: int, seed: int) -> np.ndarray
 
 def random(wins: np.ndarray, losses: np.ndarray, left: int, rng: np.random.Generator) -> np.ndarray:
     """Any arm."""
+    # All equal, so that `play` breaks the tie at random.
     return np.zeros(wins.shape)
 
 
@@ -121,5 +123,6 @@ def gittins_indices(pulls: int, levels: int = LEVELS) -> tuple[np.ndarray, ...]:
         above = np.clip((value > 0).sum(-1), 1, levels - 1)[..., None]  # the cell that holds the zero ends here
         start, end = (np.take_along_axis(value, above + i, -1) for i in (-1, 0))
         tables.append((payment[above - 1] + start / (start - end) * (payment[above] - payment[above - 1]))[..., 0])
+        # In place: these arrays take up most of the memory.
         ahead = np.maximum(value, 0.0, out=value)
     return tuple(tables)

@@ -58,8 +58,10 @@ def bayes_linear_filter(features: np.ndarray, targets: np.ndarray, noise: float 
     for t in range(examples):
         phi = features[:, t]
         along = np.einsum("nij,nj->ni", covariance, phi)
+        # Rounding can make a variance that vanishes slightly negative.
         variance = np.maximum(np.einsum("ni,ni->n", along, phi), 0.0) + noise
         prediction[:, t], expected[:, t] = np.einsum("nj,nj->n", mean, phi), variance
+        # Where the function is known the gain is 0: dividing by rounding error would spoil the estimate.
         gain = along / np.where(variance > RESOLUTION, variance, np.inf)[:, None]
         mean += gain * (targets[:, t] - prediction[:, t])[:, None]
         covariance -= gain[:, :, None] * along[:, None, :]

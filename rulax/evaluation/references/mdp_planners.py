@@ -47,6 +47,7 @@ def value_iteration(mdps: MDPs, horizon: int) -> np.ndarray:
     if horizon < 1:
         raise ValueError(f"horizon must be at least 1, not {horizon}")
     count, states, actions = mdps.rewards.shape
+    # A flat table [S A, S] per MDP, so that a sweep is one batched matrix product.
     table = np.ascontiguousarray(mdps.transitions).reshape(count, states * actions, states)
     q = np.empty((horizon, *mdps.rewards.shape))
     q[-1] = mdps.rewards
@@ -91,10 +92,12 @@ def play(
         for h in range(horizon):
             if h % every == 0:
                 q, preferred = planner(evidence, horizon - h, rng), rng.random(mdps.rewards.shape, np.float32)
+            # Entry 0 of a plan is for the step at which it was made.
             here = q[h % every, tasks, state]
             equals = here == here.max(-1, keepdims=True)
             action = np.where(equals, preferred[tasks, state], -1.0).argmax(-1)
             credited = mdps.rewards[tasks, state, action]
+            # Inverse transform sampling, since `rng.choice` takes one distribution and here every MDP has its own.
             below = cumulative[tasks, state, action] < rng.random((count, 1))
             following = np.minimum(below.sum(-1), states - 1)  # probabilities may add up to slightly less than one
             evidence.rewards[tasks, state, action] += credited + rng.normal(size=count)
@@ -156,5 +159,6 @@ def _reward_posterior(evidence: Evidence, reward_mean: float) -> tuple[np.ndarra
 
 
 def _dirichlet(weights: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    # Normalised gammas, because NumPy's `dirichlet` takes one vector of weights at a time.
     drawn = rng.standard_gamma(weights)
     return drawn / drawn.sum(-1, keepdims=True)

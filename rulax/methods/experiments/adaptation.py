@@ -99,6 +99,7 @@ class AdaptationRun(SeedRun):
 
     def __init__(self, setup: AdaptationSetup, seed: int):
         self.setup, self.made, self.chunk = setup, 0, setup.chunk
+        # The baseline has a key of its own, so that leaving it out does not change the run.
         key_agent, self.key, self.key_pretraining = jax.random.split(jax.random.key(seed), 3)
         self.state = init_meta_state(setup.optimiser, setup.init_agent(key_agent))
         self.initial = self.state.meta_params

@@ -79,6 +79,7 @@ def examples_needed(errors: np.ndarray, known: float) -> int:
 
 def bootstrap_examples_needed(each: np.ndarray, known: float, times: int = 200) -> np.ndarray:
     """The examples needed [times] on test sets of as many functions, drawn with replacement from these errors [N, T]."""
+    # How often each function is drawn, instead of which: all resamples are one matrix product.
     draws = np.random.default_rng(TEST_SEED).multinomial(len(each), np.full(len(each), 1 / len(each)), times)
     return np.array([examples_needed(errors, known) for errors in draws @ each / len(each)])
 
@@ -97,6 +98,7 @@ def squared_errors(params: Regressor, number: int, examples: int) -> tuple[np.nd
         x, y, predicted = predict(params, size, jax.random.fold_in(jax.random.key(TEST_SEED), group))
         ours.append(np.square(np.asarray(predicted, float) - np.asarray(y, float)).T)
         features = quadratic_features(np.swapaxes(np.asarray(x, float), 0, 1))
+        # The expected rather than the squared errors, whose mean is the same and has less variance.
         filters.append(bayes_linear_filter(features, np.asarray(y, float).T).expected_error.sum(0))
         sizes.append(size)
     return np.concatenate(ours), sum(filters) / sum(sizes)

@@ -71,6 +71,7 @@ class DelayedChoiceRun(SeedRun):
         discount = self.setup.fixed[len(self.scores)]
         self.trainer.rule_params = parameters_of({"discount": discount})
         if self.fixed is None:
+            # The same seed for every discount, so that agents differ in nothing else at the start.
             self.fixed = self.trainer.init(jax.random.key(self.seed))
         self.fixed, metrics = self.trainer.advance(self.fixed)
         if self.trainer.done(self.fixed):
