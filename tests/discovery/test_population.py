@@ -151,7 +151,8 @@ def test_agents_with_a_schedule_learn_until_the_end_of_their_life():
     family, members = scheduled("linear", 0, 1)
     family = dataclasses.replace(family, settings=dataclasses.replace(family.settings, window=1))
     member = jax.tree.map(lambda x: x[list(members.budget).index(4)], members)
-    one = jax.jit(lambda member: live(family, make_updates(family.learner, "plain"), rule_params(), member)[0])
+    rule = rule_params()  # made here: what is cached inside of a compiled function leaks into the next test
+    one = jax.jit(lambda member: live(family, make_updates(family.learner, "plain"), rule, member)[0])
     moved = []
     for _ in range(5):
         after = one(member)
