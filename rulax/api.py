@@ -36,8 +36,10 @@ def train(
     from rulax.commands.train.run import resume, start
 
     values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **overrides}
+    # Before names are put in their place; what is neither is refused here, with a hint for Gymnasium's environments.
     environment, recipe = own_objects(env, rule)
     if values.get("resume"):
+        # Objects cannot be converted to settings. The folder knows what they were called.
         own = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
         given = {name: value for name, value in values.items() if value is not None and name not in own}
         return resume(read_values(TrainConfig, given), environment, recipe)
@@ -46,6 +48,7 @@ def train(
         values["env"] = name if name and isinstance(name, str) else type(env).__name__
     if recipe is not None:
         values["rule"] = "custom"
+    # In Python results are held in memory, so a folder is made only for those who name one.
     return start(build_train(values), out is not None, environment, recipe)
 
 
@@ -80,6 +83,8 @@ def compare(
     from rulax.commands.compare.run import compare_from
 
     if isinstance(overrides.get("reference"), dict):
+        # As the command line writes it, so that both pass the same checks.
         overrides["reference"] = [f"{env}={value}" for env, value in overrides["reference"].items()]
+    # Quiet unless asked otherwise, and therefore on the left of the user's own keywords.
     values: dict[str, Any] = {"envs": envs, "rules": rules, "steps": steps, "seeds": seeds, "out": out, "quiet": True, **overrides}
     return compare_from(read_values(CompareConfig, {name: value for name, value in values.items() if value is not None}))

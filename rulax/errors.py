@@ -33,6 +33,7 @@ class TrainingStopped(RuntimeError):
     """Training cannot go on: a reward or a parameter is no longer finite, or an environment fails. The last good state is kept."""
 
 
+# A KeyboardInterrupt, so that no `except Exception` of a caller swallows Ctrl-C.
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM, after everything was saved. `run` holds what was learned so far."""
 
@@ -50,6 +51,7 @@ def matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:
     synonym = SYNONYMS.get(_folded(word))
     if synonym in known:
         return [synonym]
+    # Whole names on the right of the union: where a short form is also somebody's whole name, the latter is meant.
     folded = {_folded(name.partition("/")[2]): name for name in known if "/" in name} | {_folded(name): name for name in known}
     return list(dict.fromkeys(folded[each] for each in difflib.get_close_matches(_folded(word), folded, most, cutoff=0.5)))
 

@@ -12,14 +12,17 @@ from typing import Any
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write beside the file, then move into place: a crash leaves the old file or the new one, never half of it."""
     data = content.encode() if isinstance(content, str) else content
+    # In the same folder, because a rename is atomic only within a file system; with the process in its name, because two may write.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
+            # Without it, a power cut after the rename could leave a name with no content behind it.
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
+        # After a successful move there is nothing left to remove; after a full disk or Ctrl-C there is.
         temporary.unlink(missing_ok=True)
 
 

@@ -40,8 +40,10 @@ def setting(
     known = {name: bound for name, bound in bounds.items() if bound is not None} | ({"not_empty": True} if not_empty else {})
     facts: dict[str, Any] = {"group": group, "bounds": known, "on_resume": on_resume, **metadata}
     facts |= {"formerly": formerly} if formerly else {}
+    # MISSING and not None as the mark, since None may be what runs did before.
     facts |= {"before": before} if before is not dataclasses.MISSING else {}
     if default is dict:
+        # dataclasses refuse a mutable default, which all instances would share.
         return dataclasses.field(default_factory=dict, metadata=facts)
     return dataclasses.field(default=default, metadata=facts)
 

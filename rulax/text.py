@@ -95,6 +95,7 @@ def convert_like(label: str, default: Any, value: Any) -> Any:
 
     Numbers of NumPy or JAX, which may be traced, are left as they are.
     """
+    # A traced value has no number yet that could be converted or checked.
     if hasattr(value, "dtype"):
         return value
     if isinstance(default, tuple):
@@ -154,6 +155,7 @@ def to_int(label: str, value: Any) -> int:
             return int(text)  # exact, however long
         factor = SUFFIXES.get(text[-1:], 1)
         number = float(text[:-1] if factor > 1 else text) * factor
+        # A tolerance, because 2.3M times a factor is not exact in floating point.
         if not math.isfinite(number) or abs(number - round(number)) > 1e-6:
             raise ValueError
     except ValueError:
@@ -167,6 +169,7 @@ def to_bytes(label: str, value: str) -> int:
     try:
         size = int(float(number) * BYTES[unit])
     except (KeyError, ValueError, OverflowError):
+        # Whatever is wrong with it, the sentence below says what is expected.
         size = 0
     if size <= 0:
         raise UserError(f"{label} expects a size such as 4GiB or 512M, not {value!r}")

@@ -23,8 +23,11 @@ def user_errors() -> Iterator[None]:
     """Around code that builds something from a user's settings: a ValueError there is about those settings."""
     try:
         yield
+    # It is a ValueError too, but already has its sentence; wrapping it again would only lengthen the chain of causes.
     except UserError:
         raise
+    # ImportError: an environment of an extra that is not installed is the user's to fix. Any other exception may be a bug, and
+    # keeps its traceback.
     except (ValueError, ImportError) as error:
         raise UserError(str(error)) from error
 
@@ -53,6 +56,7 @@ def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
     A piece with `=` and without `:` is an option of the environment before it; commas in brackets separate nothing.
     """
     specs: list[str] = []
+    # Joined first: reading a list of words has split at every comma, those inside of brackets included.
     for piece in _split_commas(",".join(parts)):
         if "=" in piece and ":" not in piece.partition("=")[0] and specs:
             specs[-1] += f",{piece}" if ":" in specs[-1] else f":{piece}"
@@ -118,12 +122,16 @@ def registered_recipe(name: str, options: Mapping[str, Any]) -> Recipe:
 
 def make_recipe(name: str, options: Mapping[str, Any], overrides: Mapping[str, Any], recipe: Recipe | None = None) -> Recipe:
     """A rule by name, or a ready-made one, with its settings overridden and checked."""
+    # A recipe of the user's own has no name to make it from, but its numbers are overridden and checked like any other's.
     recipe = recipe or registered_recipe(name, options)
     recipe = recipe._replace(learning=override(recipe.learning, overrides), network=override(recipe.network, overrides))
     if not recipe.learning.replay and recipe.learning.warmup:
+        # Asked for explicitly it is a contradiction; recommended by the rule it just has no object any more once replay is switched
+        # off.
         if overrides.get("warmup"):
             raise UserError(f"warmup ({recipe.learning.warmup}) fills the replay buffer, but replay is 0; give --replay too")
         recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, warmup=0))
+    # After overriding, because only now are the numbers those that have to fit together.
     check_settings(recipe.learning, recipe.network)
     return recipe
 

@@ -134,6 +134,7 @@ COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    # First of all: it only helps if no other thread has allocated yet, and what a command imports may start some.
     keep_freed_memory()
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # as with `python -m rulax`: module:ID and dm_env/module:function name the user's own modules
@@ -143,11 +144,13 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return dispatch(list(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:
+        # The one sentence hides where it was raised, which whoever debugs the package or an environment of their own needs.
         if os.environ.get("RULAX_DEBUG"):
             raise
         return complain(error, BAD_INPUT)
     except TrainingStopped as error:
         return complain(error, BAD_INPUT)  # training cannot go on, and the sentence says why
+    # Before KeyboardInterrupt, of which it is a kind: this one knows what was saved and how to go on.
     except Interrupted as error:
         print(error, file=sys.stderr)
         return INTERRUPTED
@@ -162,6 +165,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def complain(error: Exception, code: int) -> int:
     """One line on stderr."""
+    # Messages of other libraries that were turned into a UserError may span lines; scripts and logs rely on one line per error.
     print("error: " + " ".join(str(error).split()), file=sys.stderr)
     return code
 
@@ -177,6 +181,7 @@ def dispatch(arguments: list[str]) -> int:
     name, rest = find_command(arguments)
     command = COMMANDS[name]
     parser = make_parser(f"rulax {name}", command.config, command.summary)
+    # Not left to argparse, whose help action would print neither presets nor examples.
     if "-h" in rest or "--help" in rest:
         print(command_help(name))
         return DONE
@@ -186,6 +191,7 @@ def dispatch(arguments: list[str]) -> int:
 
 def find_command(arguments: list[str]) -> tuple[str, list[str]]:
     """The longest subcommand that the arguments start with, and what follows it."""
+    # The longer name first, or `rules get` would be `rules` with the filter "get".
     for words in (2, 1):
         name = " ".join(arguments[:words])
         if name in COMMANDS and len(arguments) >= words:
@@ -195,6 +201,7 @@ def find_command(arguments: list[str]) -> tuple[str, list[str]]:
     if family:  # `rulax bench` alone, or `rulax bench trian`
         raise UserError(f"rulax {first} needs a subcommand; for example: rulax {family[0]}")
     if first.startswith("-"):
+        # Flags belong behind a command, so only the two that can stand alone are worth suggesting.
         match = nearest(first, ["help", "version"])
         raise UserError(
             f"unknown flag {first}" + (f"; did you mean --{match}?" if match else "; `rulax --help` shows the commands")

@@ -74,6 +74,7 @@ class Driver:
 
 def drive(job: Job[Result], progress: Silent, stop: StopRequest) -> Result:
     """Do the work of a job. Every way out saves it: its end, Ctrl-C or SIGTERM (`Interrupted`), and `TrainingStopped`."""
+    # The count of minutes begins now and not at 0: every command that has checkpoints writes one before it comes here.
     finished, working, saved_at = False, False, time.monotonic()
     progress.start(job.title, job.status())
     try:
@@ -82,6 +83,7 @@ def drive(job: Job[Result], progress: Silent, stop: StopRequest) -> Result:
                 if working:  # before the first piece, which compiles, there is nothing to show
                     progress.update(job.status())
                 working = True
+                # Asked between two pieces only: there the state is whole, and the checkpoint after the loop can go on from it.
                 if stop.requested:
                     break
                 if time.monotonic() - saved_at > 60 * job.checkpoint_minutes:
@@ -90,17 +92,21 @@ def drive(job: Job[Result], progress: Silent, stop: StopRequest) -> Result:
             else:
                 finished = True
                 progress.update(job.status())
+        # From inside a piece, such as an evaluation: the state is that of the last whole piece, so it is saved like any other.
         except Stopped:
             pass
         job.save()
+        # After the checkpoint: should drawing or the page fail, the work is already safe.
         result = job.conclude(finished)
     except TrainingStopped:
         job.conclude(False)  # what there is; the state is no longer good, so nothing is saved
         raise
     finally:
+        # In this order: closing may print or wait, and a live bar would overwrite that.
         progress.stop()
         job.close()
     if not finished:
+        # Only now, when the bar is gone and the files are closed: the sentence promises that everything is saved.
         raise Interrupted(job.how_to_go_on(), result)
     return result
 
@@ -109,6 +115,7 @@ class Clock:
     """Time spent on a run, earlier parts of a resumed one included."""
 
     def __init__(self, seconds: float = 0.0, cpu_seconds: float = 0.0):
+        # Moving the beginning back, instead of adding what was spent before, leaves one formula for new and resumed runs.
         self.began, self.cpu_began = time.monotonic() - seconds, time.process_time() - cpu_seconds
 
     @property
@@ -130,6 +137,7 @@ class Pace:
 
     def measure(self, step: int, total: int) -> tuple[float, float | None]:
         """Steps per second (0 while unknown) and seconds left, at a step later than that of the first call."""
+        # A job may be shown again before it has moved, and the time left would then divide by a speed of zero.
         if self.start is None or step <= self.start[1]:
             return 0.0, None
         speed = (step - self.start[1]) / (time.monotonic() - self.start[0])

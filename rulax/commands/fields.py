@@ -18,11 +18,13 @@ from rulax.text import without_none
 def field_docs(cls: type) -> dict[str, str]:
     """The docstring under each field, which Python itself does not keep."""
     docs = {}
+    # Base classes first, so that a subclass that declares a field anew also replaces its text.
     for part in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
         body = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0].body  # type: ignore[attr-defined]
         for field, text in itertools.pairwise(body):
             if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
                 docs[field.target.id] = ast.literal_eval(text.value)
+    # Filled in here and not in the shared base class: which settings may change differs from command to command.
     if any("{changeable}" in text for text in docs.values()):
         docs = {name: text.replace("{changeable}", flags_in_words(changeable(cls))) for name, text in docs.items()}
     return docs
@@ -41,6 +43,7 @@ def changeable(cls: type) -> list[str]:
 
 def in_order(cls: type) -> list[dataclasses.Field]:
     """The fields as `--help` shows them: the command's own, those that it shares with others, then settings of agents."""
+    # Not dataclasses.fields, which also lists what is inherited. `sorted` is stable, so declaration order remains within each kind.
     own = inspect.get_annotations(cls)
     return sorted(dataclasses.fields(cls), key=lambda field: (bool(field.metadata.get("settings")), field.name not in own))
 

@@ -26,6 +26,7 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises instead of printing its usage and leaving."""
 
     def error(self, message: str) -> NoReturn:
+        # argparse says `argument -x/--long: expected ...`; of several spellings the last is the long one.
         flag, colon, rest = message.removeprefix("argument ").partition(": ")
         raise UserError(f"{flag.split('/')[-1]} {rest}" if colon else message)
 
@@ -47,7 +48,9 @@ def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
         prog=prog,
         description=summary,
         epilog=epilog,
+        # An abbreviation that works today would become ambiguous, or mean something else, when a flag is added.
         allow_abbrev=False,
+        # Added below instead, to stand in a group of its own after all settings.
         add_help=False,
         formatter_class=lambda prog: Layout(prog),  # type: ignore[arg-type]
     )
@@ -82,25 +85,30 @@ def positionals(cls: type) -> list[dataclasses.Field]:
 def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: bool) -> None:
     """One field as one flag."""
     hint, text = field_types(cls)[field.name], field_docs(cls)[field.name].replace("%", "%%")
+    # A field whose default is only a placeholder, such as 0 for what the rule recommends, says so in its docstring.
     own = "[default:" in text or hint is bool  # says it in words
     if show_default and not own and field.default is not dataclasses.MISSING and field.default not in ("", None, ()):
         text = f"{text.rstrip('.')} [default: {field.default}]."
     text = text.replace("].", "]")
+    # SUPPRESS leaves out what was not given: a preset and the rule's recommendation must be able to fill it in.
     options: dict[str, Any] = {"help": text, "default": argparse.SUPPRESS}
     if field.metadata.get("positional"):
         several = typing.get_origin(hint) is tuple
         target.add_argument(field.name, nargs="*" if several else "?", metavar=field.metadata["metavar"], **options)
         return
     if hint is bool:
+        # What is off by default needs no --no-flag; what is on can only be changed by one.
         action = "store_true" if field.default is False else argparse.BooleanOptionalAction
         target.add_argument(flag_name(field.name), dest=field.name, action=action, **options)
         return
     origin = typing.get_origin(hint)
     if origin is Literal:
+        # Not argparse's `choices`: `convert` checks them, with the same sentence for flags, presets and Python.
         options["metavar"] = "{" + ",".join(map(str, typing.get_args(hint))) + "}"
     elif origin is tuple:
         options |= {"nargs": "+", "metavar": field.metadata.get("metavar", METAVARS[typing.get_args(hint)[0]])}
     elif origin is dict:
+        # Options may be given in several places of a long line; without `extend` the last place would silently win.
         options |= {"nargs": "+", "metavar": field.metadata["metavar"], "action": "extend"}
     else:
         options["metavar"] = field.metadata.get("metavar", METAVARS[hint])
@@ -110,14 +118,17 @@ def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: boo
 def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
     """The values that the user gave, converted; anything unknown is one sentence with the nearest known flag."""
     known = known_keys(cls)
+    # Before the check below, which would call a flag of an earlier version unknown.
     arguments = [with_current_flag(argument, cls) for argument in arguments]
     for argument in arguments:
         # Before argparse: it would first complain about what a mistyped flag leaves missing.
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in parser._option_string_actions:
+            # Compared as names of settings, not as flags, because synonyms such as lr are kept by those names.
             match = nearest(name, [key for key in known if flag_name(key) in parser._option_string_actions])
             tail = f"; did you mean {flag_name(match)}?" if match else f"; `{parser.prog} --help` lists all flags"
             raise UserError(f"unknown flag {name}{tail}")
+    # Not parse_args: what it does not place may be more environments, which are collected below.
     namespace, extra = parser.parse_known_args(arguments)
     for field in positionals(cls):
         if typing.get_origin(known[field.name]) is tuple:  # argparse takes only those that stand together

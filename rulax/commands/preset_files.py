@@ -21,6 +21,7 @@ def preset_names(suites: bool = False) -> dict[str, str]:
     Those of `rulax discover` are called suites and are no other command's business.
     """
     root = PRESETS / SUITES if suites else PRESETS
+    # Shallow ones first, so that those of a folder stand together below the ones with plain names.
     paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     names = {path: path.relative_to(root).with_suffix("").as_posix() for path in paths}
     names = {path: name for path, name in names.items() if not name.startswith(f"{SUITES}/")}
@@ -30,10 +31,12 @@ def preset_names(suites: bool = False) -> dict[str, str]:
 def load_preset(name: str) -> dict[str, Any]:
     """The settings in a preset, by name or by file. The `config.json` of an earlier run is a preset too."""
     path = Path(name)
+    # A path is recognised by its ending alone, so a missing file is reported as unreadable and not as an unknown preset.
     if path.suffix not in (".yaml", ".yml", ".json"):
         path = PRESETS / f"{name}.yaml"
         if not path.exists():
             known = preset_names()
+            # A likely slip, since both lie in the same folder, and no spelling match would lead to the right command.
             if name in preset_names(suites=True):
                 raise UserError(f"'{name}' is a suite, not a preset: rulax discover {name}")
             raise UserError(f"unknown preset '{name}'{suggestion(name, known, 'known: ' + ', '.join(known))}")
@@ -50,6 +53,7 @@ def load_preset(name: str) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         raise UserError(f"preset {name} must hold settings by name, such as `learning_rate: 1e-3`")
+    # Only a config.json records versions; from such a file the settings are collected out of its parts, under today's names.
     if "versions" not in values:
         return values
     record = complete(values)
@@ -58,8 +62,10 @@ def load_preset(name: str) -> dict[str, Any]:
 
 def read_preset(cls: type, name: str, ignored: frozenset[str] = frozenset()) -> dict[str, Any]:
     """A preset's settings for one command, converted; `ignored` are those that only another command understands."""
+    # Dropped before reading, which would call them unknown; all that is not listed still has to be known.
     values = {key: value for key, value in load_preset(name).items() if key not in ignored}
     preset = read_values(cls, values, f"preset {name}")
+    # Chains of presets would need an order of precedence of their own, and could be circular.
     if "preset" in preset or "resume" in preset:
         raise UserError(f"preset {name}: a preset cannot name another preset or a run to resume")
     return preset
@@ -73,6 +79,8 @@ def merge(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
     merged = {**preset, **given}
     for owner in ("env", "rule"):
         options = f"{owner}_options"
+        # Options such as rows=8 are wrong for another environment, and would be refused there with an error about something that
+        # the user never wrote.
         meant = owner not in preset or given.get(owner, preset[owner]) == preset[owner]
         kept = preset.get(options, {}) if meant else {}
         merged[options] = {**kept, **given.get(options, {})}

@@ -79,6 +79,7 @@ class Lines(Silent):
         self.message(f"{text}…")
 
     def update(self, status: Shown) -> None:
+        # The last line always appears, however soon: a log should end at 100 %.
         if time.monotonic() - self.last < LINE_SECONDS and status.step < status.total:
             return
         self.last = time.monotonic()
@@ -94,6 +95,7 @@ class Bar(Silent):
     """A live progress bar."""
 
     def __init__(self) -> None:
+        # Here, because it is slow to import and only a terminal needs it.
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
@@ -104,12 +106,14 @@ class Bar(Silent):
             TaskProgressColumn(),
             TextColumn("[dim]{task.fields[facts]}"),
         )
+        # On stderr, so that stdout holds only results; transient, so that what stays on the screen is the table and not a full bar.
         self.bar = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
         self.task: Any = None
 
     def start(self, title: str, status: Shown) -> None:
         self.title = title
         self.bar.start()
+        # Without a total the bar pulses: how long compiling takes is not known.
         self.task = self.bar.add_task(f"{title} [dim]compiling…", total=None, facts="")
 
     def rename(self, title: str) -> None:
@@ -121,11 +125,13 @@ class Bar(Silent):
 
     def update(self, status: Shown) -> None:
         first, *others = status.facts()
+        # The number is the last word of a fact, which may itself have several, such as `validation score 0.8`.
         word, _, value = first.rpartition(" ")
         facts = " · ".join([f"{word} [bold]{value}[/]", *others])
         self.bar.update(self.task, description=self.title, completed=status.step, total=status.total, facts=facts)
 
     def message(self, text: str) -> None:
+        # Through the bar's own console, which prints above the bar instead of into it. No markup: a path may hold brackets.
         self.bar.console.print(text, highlight=False, markup=False)
 
     def stop(self) -> None:
@@ -136,4 +142,5 @@ def make_progress(quiet: bool) -> Silent:
     """The kind that suits where stderr goes."""
     if quiet:
         return Silent()
+    # A bar redraws itself by control characters, which would fill a log file.
     return Bar() if sys.stderr.isatty() else Lines()

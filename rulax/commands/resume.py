@@ -26,6 +26,7 @@ KINDS = {
 def read_record(folder: Path, kind: str) -> dict[str, Any]:
     """The `config.json` of a run of this kind; another kind is refused with the command that it belongs to."""
     record = folders.read_config(folder)
+    # Never missing: reading completes records from before there was a kind.
     found = record["kind"]
     if found != kind:
         other = f"; go on with it by: rulax {found} --resume {folder}" if found in KINDS else ""
@@ -43,10 +44,12 @@ def accept(cls: type, given: Mapping[str, Any], saved: Mapping[str, Any], folder
         folder: where it is, which `--resume` and perhaps `--out` name.
     """
     allowed = changeable(cls)
+    # Naming the same folder is harmless and common in scripts that always pass --out.
     if given.get("out") and Path(given["out"]) != folder:
         raise UserError(f"a resumed run goes on in its own folder, {folder}; leave --out out")
     fixed = {name: value for name, value in given.items() if name not in (*allowed, "resume", "out")}
     for name in fixed:
+        # A preset, for example: the folder cannot say what it was, so whether it is the same cannot be known.
         if name not in saved and name not in settings_keys(cls):
             raise UserError(f"{name} cannot be given with --resume; only {flags_in_words(allowed)} may be")
     changed = differences(fixed, saved)
@@ -58,12 +61,15 @@ def accept(cls: type, given: Mapping[str, Any], saved: Mapping[str, Any], folder
 
 def differences(now: Mapping[str, Any], saved: Mapping[str, Any]) -> str:
     """The settings that are not what the folder says, as part of a sentence; empty if none is."""
+    # As JSON has them: what was read from config.json is lists where a configuration has tuples.
     changed = {name: (saved.get(name), value) for name, value in now.items() if jsonable(value) != jsonable(saved.get(name))}
     return ", ".join(f"{name} is {_short(there)} there and not {_short(here)}" for name, (there, here) in changed.items())
 
 
 def check_budget(folder: Path, made: int, wanted: int, given: bool, unit: str) -> None:
     """Refuse a budget that is spent already; `given` says whether the user named it."""
+    # With the budget of the folder, reached means finished. A budget that the user repeats may equal what was made: then there is
+    # nothing left to train, but the results are written again.
     if not given and wanted <= made:
         raise UserError(f"{folder} is finished, after {made} {unit}; a larger --steps N goes on")
     if wanted < made:

@@ -95,6 +95,7 @@ def settings_keys(cls: type) -> set[str]:
 
 def known_keys(cls: type) -> dict[str, Any]:
     """Every name that a preset, a flag or a keyword may set for this command, with its type."""
+    # The field `overrides` itself is no setting: users name what is inside of it, never the dictionary.
     own = {field.name: field_types(cls)[field.name] for field in dataclasses.fields(cls) if not field.metadata.get("settings")}
     return own | {name: hint for part in parts_of(cls) for name, hint in field_types(part).items()}
 
@@ -109,11 +110,13 @@ def read_values(cls: type, values: Mapping[str, Any], source: str = "") -> dict[
     result = {}
     for name, value in values.items():
         if name in earlier:
+            # A file from an earlier version is not the user's mistake, and they could not fix a run folder anyway.
             if not source:
                 print(f"note: the setting {name} is called {earlier[name]} now", file=sys.stderr)
             name = earlier[name]
         if name not in known:
             raise UserError(f"{where}unknown setting '{name}'{suggestion(name, known, 'see docs/command_line.md for all of them')}")
+        # None is how Python callers leave a keyword out; it must not displace a preset or a default.
         if value is not None:
             result[name] = convert(f"{where}{name}", known[name], value)
     return result
@@ -121,6 +124,7 @@ def read_values(cls: type, values: Mapping[str, Any], source: str = "") -> dict[
 
 def assemble(cls: type[Config], given: Mapping[str, Any]) -> Config:
     """A configuration from converted values: the command's own fields, and what overrides settings of agents."""
+    # Kept apart and unresolved, because what they override, the rule's recommendation, is only known once the rule is made.
     overrides = {name: value for name, value in given.items() if name in settings_keys(cls)}
     own: dict[str, Any] = {name: value for name, value in given.items() if name not in overrides}
     return cls(**own, **({"overrides": overrides} if parts_of(cls) else {}))
@@ -133,6 +137,7 @@ def recorded(config: Any, *left_out: str) -> dict[str, Any]:
 
 def override(settings: Config, overrides: Mapping[str, Any]) -> Config:
     """A copy of Learning, Network or Discovery with those overrides that belong to it."""
+    # One mapping of overrides serves several dataclasses, so names that belong to another one are expected here.
     own = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     return dataclasses.replace(settings, **{name: value for name, value in overrides.items() if name in own})  # type: ignore[type-var]
 
@@ -146,6 +151,7 @@ def check_bounds(settings: Any) -> None:
         bounds, value = field.metadata.get("bounds", {}), getattr(settings, field.name)
         if bounds.get("not_empty") and value == ():
             raise UserError(f"{field.name} needs at least one number, for example 64")
+        # Fields without bounds, text and dictionaries among them, pass: no test is made where no bound is declared.
         for number in value if isinstance(value, tuple) else (value,):
             if not _within(number, bounds):
                 found = f"{number:g}" if isinstance(number, float) else number
@@ -165,6 +171,7 @@ def _within(number: Any, bounds: Mapping[str, float]) -> bool:
 def _in_words(bounds: Mapping[str, float]) -> str:
     if "at_least" in bounds and "at_most" in bounds:
         return f"lie between {bounds['at_least']} and {bounds['at_most']}"
+    # Whoever gave -1 understands "must not be negative" sooner than a bound of 0.
     if bounds.get("at_least") == 0 and "below" not in bounds:
         return "not be negative"
     words = {"at_least": "at least", "above": "greater than", "at_most": "at most", "below": "less than"}
@@ -173,6 +180,7 @@ def _in_words(bounds: Mapping[str, float]) -> str:
 
 def check_settings(learning: Learning, network: Network) -> None:
     """What a trainer is about to be built from: each number, and numbers that must fit together."""
+    # Single numbers first: the checks below divide by them and would fail with another error.
     check_bounds(learning)
     check_bounds(network)
     size, name = (learning.batch, "batch") if learning.batch else (learning.streams, "streams")
@@ -182,12 +190,14 @@ def check_settings(learning: Learning, network: Network) -> None:
         raise UserError(f"burn_in ({learning.burn_in}) must leave something of a trajectory of {learning.unroll} steps (unroll)")
     if learning.burn_in and network.core == "none":
         raise UserError("burn_in refreshes the memory of a recurrent agent, and this one has none: --core lstm, or leave it out")
+    # Fresh trajectories come from the current unroll, of which each stream gives one; replay cannot make up for missing ones.
     fresh = size - round(size * learning.replay)
     if fresh > learning.streams:
         raise UserError(
             f"batch ({size}) with replay {learning.replay:g} needs {fresh} fresh trajectories per update, but there are only "
             f"{learning.streams} streams"
         )
+    # What the buffer really holds: the capacity is rounded up to whole rounds of streams, so a warm-up up to that is fine.
     held = -(-learning.capacity // learning.streams) * learning.streams
     if learning.replay > 0 and learning.warmup > held:
         raise UserError(f"warmup ({learning.warmup}) must not exceed the capacity of the replay buffer ({held})")

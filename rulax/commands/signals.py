@@ -30,8 +30,11 @@ class StopRequest:
     def __enter__(self) -> StopRequest:
         if self.active:
             self.reader, self.writer = socket.socketpair()
+            # Required by set_wakeup_fd: the C handler must never wait in a write.
             self.writer.setblocking(False)
+            # The usual handlers would raise KeyboardInterrupt in the middle of a chunk, or end the process at SIGTERM.
             self.previous = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+            # A full socket already holds more signals than anyone will act on; a warning for each further one would help nobody.
             self.previous_socket = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
             self.listener = threading.Thread(target=self.listen, daemon=True)
             self.listener.start()
@@ -39,6 +42,7 @@ class StopRequest:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.active:
+            # Given back before the socket is closed, or a late signal would be written to a closed descriptor, or to a stranger's.
             signal.set_wakeup_fd(self.previous_socket)
             for number, handler in self.previous.items():
                 signal.signal(number, handler)
@@ -49,11 +53,14 @@ class StopRequest:
     def listen(self) -> None:
         """Runs in the thread: one byte per signal, its number."""
         while data := self.reader.recv(1):
+            # The socket hears every signal that has a Python handler, a child's end or a resized terminal included.
             if data[0] not in SIGNALS:
                 continue
             if self.requested:
                 # os._exit runs no clean-up: show the cursor again, which a progress bar may have hidden.
                 os.write(2, b"\033[?25h\nstopped at once\n" if sys.stderr.isatty() else b"stopped at once\n")
+                # Not sys.exit, which would only end this thread, nor an exception in the main one, which may be inside of the
+                # compiler. Checkpoints are replaced as a whole, so the last one stays good.
                 os._exit(130)
             self.requested = True
             self.notify(NOTICE)

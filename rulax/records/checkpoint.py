@@ -66,6 +66,7 @@ def unpack(found: Checkpoint, skeleton: PyTree, source: Path) -> PyTree:
     problem = f"{source} does not fit this run"
     if found.format < earlier.FORMAT:
         problem = f"{source} was written by an earlier version of rulax and cannot be read by this one"
+    # More than expected is refused as well: a tensor that nobody restores would mean that part of the state is lost.
     for name in tensors.keys() - set(names):
         raise UserError(f"{problem}: it holds an unknown tensor '{name}'")
     leaves = []
@@ -76,6 +77,7 @@ def unpack(found: Checkpoint, skeleton: PyTree, source: Path) -> PyTree:
         array = tensors[name]
         if found.format < earlier.FORMAT:
             array = earlier.current_array(array, wanted.dtype)
+        # No conversion: a number of another precision would make the resumed run differ from an uninterrupted one.
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             forms = [f"{form.dtype}{list(form.shape)}" for form in (array, wanted)]
             raise UserError(f"{problem}: the tensor '{name}' is {forms[0]} but should be {forms[1]}")
@@ -90,12 +92,15 @@ def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[
     from safetensors.numpy import save as serialise
 
     tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
+    # The library stores raw memory, so strides must be the plain ones. The reshape brings back scalars, which ascontiguousarray
+    # turns into vectors.
     contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
     write_atomically(path, serialise(contiguous, {"rulax": json.dumps({"format": earlier.FORMAT, **facts})}))
 
 
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint, or say in one sentence why it cannot be read."""
+    # Not its load function: see to_array.
     from safetensors import SafetensorError, deserialize
 
     try:

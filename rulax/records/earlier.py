@@ -38,9 +38,11 @@ def complete(record: dict[str, Any]) -> dict[str, Any]:
 
     Such a setting gets what runs did before it existed: a rule may recommend something else today.
     """
+    # On the left of the union: a kind that the record has wins.
     record = {"kind": "discover" if "discovery" in record else "train"} | record
     for part, cls in PARTS.items():
         if part in record:
+            # Likewise: only what the record lacks is filled in.
             record[part] = _before(cls) | with_current_names(record[part], cls)
     return record
 
@@ -52,6 +54,7 @@ def original(settings: Mapping[str, Any], *classes: type) -> dict[str, Any]:
     """
     first = {new: old for old, new in earlier_names(*classes).items()}
     new = {name: value for cls in classes for name, value in _before(cls).items()}
+    # A setting that differs from before does count, since such a run computes something else.
     kept = {name: value for name, value in settings.items() if name not in new or new[name] != value}
     return {first.get(name, name): value for name, value in kept.items()}
 
@@ -65,6 +68,7 @@ def _before(cls: type) -> dict[str, Any]:
 
 def current_tensors(tensors: Mapping[str, np.ndarray], known: Collection[str]) -> dict[str, np.ndarray]:
     """The tensors of a checkpoint of format 1 under today's names; `known` are those that the state of today has."""
+    # Names that still exist are left alone, as the expressions might match them too.
     return {name if name in known else _current_path(name, known): value for name, value in tensors.items()}
 
 
@@ -72,6 +76,7 @@ def _current_path(name: str, known: Collection[str]) -> str:
     candidates = [name]
     for old, *new in TENSORS:
         candidates = [re.sub(old, each, candidate) for candidate in candidates for each in new]
+    # Where none fits, any: unpacking refuses it with a sentence that names the tensor.
     return next((each for each in candidates if each in known), candidates[0])
 
 

@@ -40,6 +40,7 @@ def create_numbered(*names: str) -> Path:
     """Make the next `runs/NAME-NAME-NUMBER`, such as `runs/catch-ppo-001`. Two runs that start together get two folders."""
     stem = "-".join(map(short_name, names))
     create(Path("runs"))
+    # After the largest, not in the first gap: a number that a deleted run has freed among them is not given to another.
     taken = [path.name.removeprefix(f"{stem}-") for path in Path("runs").iterdir() if path.name.startswith(f"{stem}-")]
     number = max((int(tail) for tail in taken if tail.isdigit()), default=0) + 1
     while True:
@@ -47,6 +48,7 @@ def create_numbered(*names: str) -> Path:
         try:
             folder.mkdir()
             return folder
+        # Another run took the number since it was looked up; mkdir decides between them, as it cannot succeed twice.
         except FileExistsError:
             number += 1
         except OSError as error:
@@ -60,6 +62,7 @@ def check_free(out: str) -> None:
         return
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --out")
+    # An existing folder without a run is fine: users make one beforehand, or keep notes in it.
     if any((folder / name).exists() for name in (CONFIG, METRICS, CHECKPOINT)):
         raise UserError(f"{folder} already holds a run; choose another --out, or go on with --resume {folder}")
 

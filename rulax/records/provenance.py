@@ -37,6 +37,7 @@ def how_made(kind: str, settings: dict[str, Any], **parts: Any) -> dict[str, Any
 
 def command_line() -> str | None:
     """What the user typed; None if Python was used."""
+    # In a notebook or a script sys.argv is somebody else's command line.
     typed = sys.argv[0].endswith(("rulax", "__main__.py"))
     return " ".join(["rulax", *sys.argv[1:]]) if typed else None
 
@@ -55,8 +56,10 @@ def versions() -> dict[str, str | None]:
 def git_commit() -> str | None:
     """The commit of the package, if it is a git checkout."""
     root = Path(rulax.__file__).parent.parent
+    # git would search the folders above as well, and find the user's own repository around an installed package.
     if not (root / ".git").exists():
         return None
+    # By git and not by reading .git, which is a file in a worktree and may hold packed references.
     command = ["git", "-C", str(root), "rev-parse", "HEAD"]
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
@@ -67,4 +70,5 @@ def git_commit() -> str | None:
 
 def fingerprint(settings: Any) -> str:
     """A short hash of the settings that fix what is computed, to tell checkpoints of different runs apart."""
+    # Sorted, so that the order in which settings are declared may change.
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

@@ -50,6 +50,7 @@ class Recorder:
     ):
         self.window, self.steps_per_iteration, self.step = window, steps_per_iteration, step
         self.row_of = row_of or make_row
+        # As vectors, because `pending` saves the number of iterations as a scalar.
         self.totals = {EARLIER.get(name, name): np.atleast_1d(values) for name, values in (pending or {}).items()}
         self.count = int(self.totals.pop(ITERATIONS, np.zeros(1))[0])
         carried = [name for name in self.totals if name.startswith(CARRIED)]
@@ -63,6 +64,7 @@ class Recorder:
         measured = np.isfinite(numbers)
         chunk = np.concatenate([np.where(measured, numbers, 0.0), measured], 1)
         names = [*metrics, *(f"{name}{COUNT}" for name in metrics)]
+        # A metric may be missing in what was gathered before, and then counts as not measured there.
         nothing = np.zeros(numbers.shape[-1])
         rows, start = [], 0
         while start < iterations:
@@ -80,6 +82,7 @@ class Recorder:
 
     def flush(self, seconds: float) -> list[Row]:
         """The row of what has been gathered so far, if anything has."""
+        # `carried` is not cleared with the rest: a seed's last return must outlive the row that it was measured in.
         rows = [self.row_of(self.totals, self.step, seconds, self.carried)] if self.count else []
         self.totals, self.count = {}, 0
         return rows
@@ -102,6 +105,7 @@ def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
         carried[name] = np.where(np.isfinite(values), values, carried.get(name, np.nan))
         row[name] = mean(carried[name])
     row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
+    # Counts of bad numbers are left out: any that is not zero has stopped the run before a row was made.
     for name in sorted(name for name in totals if not name.endswith(COUNT) and not name.startswith("bad_")):
         if name == RESTARTS:
             row[name] = int(totals[name].sum())
@@ -112,6 +116,7 @@ def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
 
 def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Mean of what was counted, NaN where nothing was."""
+    # Both branches are computed, hence the maximum, or numpy would warn of a division by zero.
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -145,15 +150,18 @@ class RunLog:
         if step:
             # Lines after the checkpoint will be written again: no line may stand there twice.
             self.rows = [row for row in read_rows(folder) if row["step"] <= step]
+        # Also at step 0: a run that goes on from its very first checkpoint makes all of its rows again.
         write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
         from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
 
+        # TensorBoard's events cannot be rewritten; purge_step makes it hide those that will be written again.
         self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
 
     def write(self, rows: list[Row]) -> None:
         """Add finished rows."""
         self.rows += rows
         if self.folder is not None and rows:
+            # Appended and not replaced as a whole: a crash can at worst cut the last line, which readers leave out.
             with (self.folder / folders.METRICS).open("a") as file:
                 file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
         numbers = [(name, value, row["step"]) for row in rows for name, value in row.items() if isinstance(value, (int, float))]
@@ -177,6 +185,7 @@ def read_lines(folder: Path) -> tuple[list[Row], list[int]]:
     """The rows in a run folder, and the numbers of the lines that are broken."""
     rows, broken = [], []
     path = folder / folders.METRICS
+    # Damaged bytes spoil only their own line, which is then no JSON or lacks what it needs.
     for number, line in enumerate(path.read_text(errors="replace").splitlines() if path.exists() else [], 1):
         try:
             row = json.loads(line)
@@ -198,6 +207,7 @@ def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:
     for seed in range(len(rows[-1]["return_per_seed"])):
         points = [(row["step"], row["return_per_seed"][seed], row["episodes_per_seed"][seed]) for row in rows]
         points = [point for point in points if point[2]]
+        # Long episodes may not end in the last tenth at all; the last that did is the best that is known.
         late = [point for point in points if point[0] > start] or points[-1:]
         episodes = sum(count for _, _, count in late)
         result.append(sum(value * count for _, value, count in late) / episodes if episodes else None)

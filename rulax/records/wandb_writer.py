@@ -16,6 +16,7 @@ IDENTITY = "wandb.json"  # in the run folder, so that a resumed run goes on in t
 
 def check_wandb(project: str) -> None:
     """Refuse before anything starts if the package is not there."""
+    # Found but not imported, which takes seconds and would delay every other error.
     if project and importlib.util.find_spec("wandb") is None:
         raise UserError("--wandb needs Weights & Biases, which is not installed: pip install 'rulax[wandb]'")
 
@@ -27,6 +28,7 @@ class WandbWriter:
         import wandb
 
         place = {} if folder is None else {"name": folder.name, "dir": str(folder)}
+        # `allow` serves both cases: a new identity starts a run, a remembered one goes on with it.
         self.run: Any = wandb.init(project=project, id=identity(folder), resume="allow", config=record, **place)
 
     def add_scalar(self, name: str, value: float, step: int) -> None:

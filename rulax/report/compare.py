@@ -50,6 +50,7 @@ def write_compare_page(folder: str | Path) -> Path:
     where = ", ".join(envs) if len(envs) <= 4 else f"{len(envs)} environments"
     subtitle = f"Compared in {where}: {seeds} and {found['steps']:,} environment steps per rule and environment"
     overall, held_out = found["statistics"]["overall"], found["statistics"]["held_out"]
+    # Above the numbers: whoever reads only the first screen must see what they rest on.
     blocks: list[Block] = [Notice("Read with care", found["warnings"])] if found["warnings"] else []
     blocks += [Facts(facts(found, rules)), *verdict(overall, rules), curves(found)]
     if overall:
@@ -129,6 +130,7 @@ def facts(found: Found, rules: list[str]) -> list[Fact]:
 
 def verdict(overall: Found | None, rules: list[str]) -> list[Block]:
     """What can be said in two sentences, and what cannot."""
+    # With one rule there is nobody to be better than.
     if not overall or len(rules) < 2:
         return []
     best, second, *_ = ranked(overall, rules)
@@ -138,6 +140,7 @@ def verdict(overall: Found | None, rules: list[str]) -> list[Block]:
     if pair and pair["probability"]["low"] is not None:
         chance = pair["probability"]
         said[0] += f" A run of {best} beats one of {second} with probability {words(chance)}."
+        # Said in words, because a ranking is read as a result even where the intervals overlap.
         if chance["low"] <= 0.5 <= chance["high"]:
             said.append("That interval includes one half: on these runs nobody can say which of the two is better.")
     elif pair:
@@ -199,6 +202,7 @@ def improvement(overall: Found, rules: list[str]) -> list[Block]:
     note = "The probability that a run of the row's rule beats one of the column's, in an environment drawn at random."
     rows = []
     for place, rule in enumerate(rules):
+        # Each pair once: the tests are two-sided, and the other direction is in the matrix.
         for other in rules[place + 1 :]:
             pair, test = found[rule, other], found[rule, other]["paired"]
             rows.append(
@@ -218,6 +222,7 @@ def returns_table(found: Found, rules: list[str]) -> Table:
     for env in found["environments"]:
         measured = found["statistics"]["environments"].get(env["name"])
         role = env["role"] if not env["suite"] else f"{env['role']} ({env['suite']})"
+        # Shown with dashes and not left out, or the table would hide that an environment was asked for.
         if not measured:
             rows.append([env["name"], role, *[None] * len(rules), env["random"]])
             continue

@@ -46,6 +46,7 @@ def write_discover_page(folder: str | Path) -> Path:
     evaluations = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
     baselines = read_json(folder / BASELINES)
+    # A run that was killed has no summary; then its rows tell how far it came.
     made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
     blocks += [Facts(facts(summary, made)), scores(evaluations, families, settings["evaluation_seeds"], made)]
@@ -198,6 +199,7 @@ def value_of(text: str) -> Any:
 def commands(folder: Path, record: dict[str, Any], families: dict[str, list[str]], finished: bool) -> Commands:
     """How to use the rule, do it again, and go on."""
     settings, where = record["settings"], parts.quoted(folder)
+    # Preferably one that the rule has not seen, as that is what it was made for.
     env = next(iter(families["validation"] or families["training"]), "catch").partition(":")[0]
     lines = [(f"rulax train {env} --rule {where}/{RULE}", "Train agents with the best rule")]
     if record.get("command"):

@@ -64,6 +64,7 @@ def short(rule: str) -> str:
 def did_not_learn(found: Found) -> list[Block]:
     """A warning if the agent that everything was measured on learned nothing."""
     returns = [row["return"] for row in found.get("over_life", []) if row["return"] is not None]
+    # The best and not the last return: an agent that forgot again has learned, and was looked at while it did.
     if len(returns) < 2 or max(returns[1:]) > returns[0] + 0.05 * max(1.0, abs(returns[0])):
         return []
     said = (
@@ -128,6 +129,7 @@ def playground(found: Found, name: str) -> list[Block]:
     if not scenes:
         return []
     title = f"Edit a trajectory and see what {name} wants"
+    # Said, since a part that is missing without a word looks like a fault.
     if found["actions"] > MOST_ACTIONS:
         return [Text(title, [f"This environment has {found['actions']} actions; this part has room for {MOST_ACTIONS}."])]
     note = NOTE
@@ -191,6 +193,7 @@ def details(found: Found) -> list[Block]:
     cost = found["cost"]
     phases = [(name, duration(seconds)) for name, seconds in cost["phases"].items()]
     about = [KeyValues("The rule", [(name, str(value)) for name, value in found["about"].items()])] if found["about"] else []
+    # Each ablation is an agent of its own with the same budget.
     lives = 1 + len(found.get("ablations", {}))
     return [
         parts.cost(found["steps"] * lives, cost["seconds"], cost["cpu_seconds"], phases),

@@ -86,6 +86,7 @@ def confidence(found: Found) -> Block | None:
     """Analysis 1."""
     panels = []
     for moment, close in found.get("close", {}).items():
+        # Before it has learned, an agent's confidence is that of its random weights.
         if moment == "newborn":
             continue
         for letter, measures in close["confidence"].items():

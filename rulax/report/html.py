@@ -50,6 +50,7 @@ def content(block: b.Block, charts: list[dict[str, Any]], own: list[str]) -> str
         case b.Curves() | b.Intervals() | b.Bars() | b.Heatmap():
             charts.append(chart_data(block))
             return place(len(charts) - 1, charts[-1]["kind"])
+    # A kind of block that was forgotten here fails loudly, instead of leaving an empty section.
     raise TypeError(f"a page cannot show a {type(block).__name__}")
 
 
@@ -80,6 +81,7 @@ def notice(block: b.Notice) -> str:
 
 def commands(block: b.Commands) -> str:
     """Lines with a button each."""
+    # Captions may be fewer than lines; filled up, so that the strict zip still finds too many of them.
     captions = [*block.captions, *[""] * (len(block.lines) - len(block.captions))]
     items = []
     for line, caption in zip(block.lines, captions, strict=True):
@@ -121,6 +123,7 @@ def sort_key(value: b.Cell) -> str:
         return sort_key(value.value)
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
+    # With all digits: two numbers that are shown alike must still sort rightly.
     return escape(repr(value) if isinstance(value, float) else str(value))
 
 

@@ -36,8 +36,11 @@ def render(title: str, subtitle: str, blocks: Sequence[b.Block], unfinished: str
     """The whole page as text."""
     charts: list[dict[str, Any]] = []
     own: list[str] = []
+    # First, because it fills `charts` and `own`, which the script and the data below are made of.
     body = "\n".join(html.section(block, number, charts, own) for number, block in enumerate(blocks))
     script = f"(() => {{\n'use strict';\n{scripts()}\n{interactive(own)}\n}})();"
+    # Scripts by their hash, so that not even text that slipped through `escape` could run; the page has no server that could send a
+    # nonce.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{digest(HEAD_SCRIPT)}' '{digest(script)}'; img-src data:"
     badge = '<span class="badge">unfinished</span>' if unfinished else ""
     notice = html.notice(b.Notice("This run is not finished", [unfinished])) if unfinished else ""
@@ -91,6 +94,7 @@ def contents(blocks: Sequence[b.Block]) -> str:
     """Links to the sections of a long page."""
     titles = [(number, getattr(block, "title", "")) for number, block in enumerate(blocks)]
     titles = [(number, title) for number, title in titles if title and not isinstance(blocks[number], b.Notice | b.KeyValues)]
+    # A short page is seen at a glance, and links would only push its results down.
     if len(titles) < 4:
         return ""
     links = "".join(f'<a href="#s{number}">{escape(title)}</a>' for number, title in titles)
@@ -125,6 +129,7 @@ def as_json(value: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Dataclasses, arrays and tuples as JSON knows them; what is not a finite number becomes null."""
+    # Booleans before numbers, since in Python they are integers.
     if isinstance(value, bool | str) or value is None:
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -24,6 +24,7 @@ def read_lines(folder: Path, whole: Callable[[Row], bool]) -> tuple[list[Row], l
     """The rows of `metrics.jsonl` that are whole, and the numbers of the lines that are not: cut off, damaged, or foreign."""
     rows, broken = [], []
     path = folder / folders.METRICS
+    # As bytes and at newlines only: splitlines would also break at separators inside of text and shift all line numbers.
     for line_number, line in enumerate(path.read_bytes().split(b"\n") if path.exists() else [], 1):
         if not line.strip():
             continue
@@ -31,6 +32,7 @@ def read_lines(folder: Path, whole: Callable[[Row], bool]) -> tuple[list[Row], l
             row = json.loads(line)
         except ValueError:  # no JSON, or no UTF-8
             row = None
+        # A page must be possible for any folder, so whatever a chart relies on is checked before it is drawn.
         if isinstance(row, dict) and isinstance(row.get("step"), int) and whole(row):
             rows.append(row)
         else:
@@ -132,7 +134,9 @@ def bootstrap(values: np.ndarray, resamples: int = 2000) -> tuple[np.ndarray, np
 
     A point without a value in every drawn seed counts with those that it has; one page always shows the same band.
     """
+    # The same seeds for the whole curve, since the points of one curve are not independent.
     drawn = np.random.default_rng(0).integers(0, values.shape[1], (resamples, values.shape[1]))
+    # How often each seed was drawn: one matrix product then gives all means, without an array of every resampled curve.
     weights = np.stack([(drawn == seed).sum(-1) for seed in range(values.shape[1])])  # [K, R]
     known = np.isfinite(values)
     count = known.astype(np.float64) @ weights

@@ -16,6 +16,7 @@ BLOCKS = " ▁▂▃▄▅▆▇█"
 def carry_forward(returns: np.ndarray) -> np.ndarray:
     """Each seed's last value where no episode of it ended, [P, K] -> [P, K]: else the mean would jump as seeds come and go."""
     points = np.arange(len(returns))[:, None]
+    # Before its first value a seed points to row 0, which is NaN there, so what is unknown stays unknown.
     last = np.maximum.accumulate(np.where(np.isfinite(returns), points, 0), axis=0)
     return np.take_along_axis(returns, last, axis=0)
 
@@ -24,6 +25,7 @@ def seed_mean(returns: np.ndarray) -> np.ndarray:
     """Mean over the seeds, each with its last value, [P, K] -> [P]; NaN before any has one."""
     returns = carry_forward(returns)
     known = np.isfinite(returns)
+    # Not nanmean, which warns wherever no seed has a value yet.
     total = np.where(known, returns, 0.0).sum(-1)
     return np.where(known.any(-1), total / np.maximum(known.sum(-1), 1), np.nan)
 
@@ -60,6 +62,7 @@ def draw_returns(axes: Any, steps: np.ndarray, returns: np.ndarray) -> None:
         low = np.where(np.isfinite(returns), returns, np.inf).min(-1)
         high = np.where(np.isfinite(returns), returns, -np.inf).max(-1)
         axes.fill_between(steps, low, high, color=LINE, alpha=0.13, linewidth=0, label="worst to best seed")
+        # More lines than that merge into an area that says no more than the band.
         if seeds <= 10:
             axes.plot(steps, returns, color=LINE, alpha=0.25, linewidth=0.8)
     name = f"mean of {seeds} seeds" if seeds > 1 else "one seed"
@@ -84,6 +87,7 @@ def save_curve(path: Path, steps: np.ndarray, returns: np.ndarray, title: str) -
     from rulax.files import write_atomically
 
     buffer = io.BytesIO()
+    # Drawn into memory first: the file is replaced as a whole, as everything in a run folder.
     kind = path.suffix.lstrip(".") or "png"
     curve_figure(steps, returns, title).savefig(buffer, format=kind)
     write_atomically(path, buffer.getvalue())
@@ -97,6 +101,7 @@ def block_curve(values: np.ndarray, last_step: float, width: int = 60, height: i
     width = min(width, len(values))
     columns = np.array([part.mean() for part in np.array_split(values, width)])
     low, high = columns.min(), columns.max()
+    # A constant curve is drawn in the middle, since at the bottom it would look like failure.
     scale = (columns - low) / (high - low) if high > low else np.full(width, 0.5)
     eighths = np.maximum(1, np.round(scale * height * 8)).astype(int)  # at least a sliver: the worst point is a point too
     labels = {height - 1: shown_return(float(high)), 0: shown_return(float(low))}

@@ -28,6 +28,7 @@ def write_train_page(folder: str | Path) -> Path:
     record = folders.read_config(folder)
     settings, summary = record["settings"], read_json(folder / folders.SUMMARY)
     seeds = settings["seeds"]
+    # From the folder and not from the run in memory, so that the page of a killed run can be made in the same way.
     rows, broken = parts.read_lines(folder, lambda row: is_whole(row, seeds))
     title = f"{settings['env']} · {settings['rule']}"
     made = rows[-1]["step"] if rows else 0
@@ -90,6 +91,7 @@ def learning_curve(steps: np.ndarray, returns: np.ndarray) -> Curves:
     """Mean over seeds with its band, each seed faintly."""
     seeds = returns.shape[1]
     known = np.isfinite(returns).any(-1)
+    # Points at which no episode ended in any seed would draw a flat piece that nobody measured.
     steps, returns = steps[known], carry_forward(returns)[known]
     name = line_name(seeds)
     low, high, what = parts.seed_band(returns) if len(steps) else (np.zeros(0), np.zeros(0), "")
@@ -113,6 +115,7 @@ def other_metrics(rows: list[Row], line_name: str) -> list[Block]:
     for name in ordered:
         points = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), int | float)]
         line = Line(line_name, [step for step, _ in points], [value for _, value in points])
+        # A logarithmic axis is only offered where every point has a place on it.
         positive = all(value > 0 for _, value in points)
         panels.append(Curves(name.replace("_", " "), "steps", "", [line], log="y" if positive else ""))
     note = "Each is a mean over the seeds and over what happened since the point before."
@@ -142,6 +145,7 @@ def commands(folder: Path, record: dict[str, Any], finished: bool) -> Commands:
     )
     if record.get("command"):
         lines.insert(0, (record["command"], "As it was started"))
+    # An object of the user's own cannot be named on a command line.
     if not record.get("custom"):
         lines.append((f"rulax train --resume {where}{more}", "Train on" if finished else "Go on where it stopped"))
     lines.append((f"run = rulax.load({str(folder)!r})", "In Python: run.returns, run.agent.act(observation)"))

@@ -86,6 +86,7 @@ def time_steps(config: BenchDiscoverConfig, discoverer: Any, flops: float) -> di
     """Medians over meta-steps: other jobs on the machine disturb some of them."""
     import jax
 
+    # Not timed: it may still compile the smaller programs around the meta-gradient.
     state, _ = discoverer.advance(discoverer.init(jax.random.key(0)))
     walls: list[float] = []
     cpus: list[float] = []
@@ -94,6 +95,7 @@ def time_steps(config: BenchDiscoverConfig, discoverer: Any, flops: float) -> di
         state, metrics = discoverer.advance(state)
         walls.append(time.perf_counter() - wall)
         cpus.append(time.process_time() - cpu)
+    # The peak is read before the product is timed, from left to right, so that its arrays do not count.
     wall, cpu, peak, machine = statistics.median(walls), statistics.median(cpus), peak_memory(), matmul_peak()
     found = {
         "meta_steps_per_s": 1 / wall,

@@ -70,6 +70,7 @@ def build_bench(values: Mapping[str, Any]) -> BenchTrainConfig:
         # Time does not depend on the weights, so the default is a rule of Disco103's sizes that needs no file.
         given = {"rule": BenchTrainConfig.rule} | given | {"preset": REFERENCE}
     if given.get("preset"):
+        # A preset is made for `train`; steps, for example, mean nothing to a benchmark and are no mistake.
         only_train = known_keys(TrainConfig).keys() - known_keys(BenchTrainConfig).keys()
         given = merge(read_preset(BenchTrainConfig, given["preset"], frozenset({EXAMPLE, *only_train})), given)
     return assemble(BenchTrainConfig, given)

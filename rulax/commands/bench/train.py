@@ -45,14 +45,17 @@ def measure(config: BenchTrainConfig) -> dict[str, Any]:
     state = trainer.init(jax.random.key(0))
     state, _ = trainer.advance(state)  # compiles
     compile_seconds = time.perf_counter() - began
+    # Not measured: short chunks at the beginning are mostly overhead.
     for _ in range(WARM_UP_CHUNKS):
         state, _ = trainer.advance(state)
     try:
         wall, cpu, iterations = time_chunks(trainer, state, config.seconds)
         peak = peak_memory()  # before the next line, which compiles once more
+        # Of a new state, since the old one was consumed.
         flops = trainer.flops_per_iteration(trainer.init(jax.random.key(0)))
     finally:
         trainer.close()
+    # In the same process right after the measurement, so that both saw the machine equally busy.
     machine = matmul_peak()
     updates, made = iterations * config.seeds, iterations * config.seeds * trainer.steps_per_iteration
     return {
@@ -96,6 +99,7 @@ def against_reference(config: BenchTrainConfig, recipe: Any, environment: Any, c
         return {}
     recorded = make_recipe(config.rule, {}, build_bench({"preset": REFERENCE}).overrides)
     same = (recipe.learning, recipe.network) == (recorded.learning, recorded.network)
+    # A factor against a measurement in another setting would be a wrong claim, so there is none.
     if not same or config.rule_options or (config.env or "catch") != "catch" or environment.observation.shape[:2] != (8, 8):
         return {}
     reference = reference_cpu_seconds(environment.num_actions)

@@ -83,10 +83,13 @@ class Cost(NamedTuple):
 
 def plan(config: CompareConfig, folder: Path, chosen: dict[str, dict[str, Any]] | None = None) -> list[Cell]:
     """All cells, in the order in which they are trained. Scores follow trials: `chosen` holds what each rule found in them."""
+    # Untrained agents first: trials are judged, and scores scaled, by what those earn.
     cells = [make_cell(config, folder, UNTRAINED, env, number) for number, env in enumerate(config.envs)]
+    # Trial by trial and not rule by rule, so that a comparison that is stopped early has tried as much for every rule.
     for trial, settings in enumerate(trials(config)):
         pairs = [(rule, env) for rule in config.rules for env in config.envs]
         cells += [make_cell(config, folder, TUNE, env, n, rule, settings, trial) for n, (rule, env) in enumerate(pairs)]
+    # Environment by environment: statistics need all rules in one, so an interrupted comparison has some that are complete.
     pairs = [(rule, env) for env in config.envs for rule in config.rules]
     found = chosen or {}
     cells += [make_cell(config, folder, SCORE, env, n, rule, found.get(rule, {})) for n, (rule, env) in enumerate(pairs)]
@@ -105,6 +108,7 @@ def make_cell(
 ) -> Cell:
     """One cell, with the configuration that `rulax train` would have."""
     family = read_spec(env)
+    # The number keeps folders apart whose short names are the same, such as two sets of options.
     name = "-".join([f"{number + 1:02d}", *([f"trial{trial + 1}"] if purpose == TUNE else []), folders.short_name(env)])
     name += f"-{folders.short_name(rule)}" if rule else ""
     budget = {
@@ -112,6 +116,7 @@ def make_cell(
         TUNE: (config.tune_steps, config.tune_seeds, (config.seed + TUNING_SEED) % 2**32),
         UNTRAINED: (min(max(config.steps // 10, UNTRAINED_STEPS[0]), UNTRAINED_STEPS[1]), UNTRAINED_SEEDS, config.seed),
     }[purpose]
+    # Where environments run on the device some of these would be refused, as they do nothing there.
     host = {field.name: getattr(config, field.name) for field in dataclasses.fields(HostLoop)} if on_host(env) else {}
     made = TrainConfig(
         **host,
@@ -127,6 +132,8 @@ def make_cell(
         platform=config.platform,
         precision=config.precision,
         quiet=True,
+        # Untrained agents keep the recommended learning: of the overrides only the network can matter to them, see
+        # untrained_recipe.
         overrides=config.overrides | (settings or {}) if purpose != UNTRAINED else {},
     )
     return Cell(purpose, env, rule, made, trial)
@@ -134,6 +141,7 @@ def make_cell(
 
 def untrained_recipe(config: CompareConfig) -> Any:
     """Agents of the default rule that never learn, in few streams, so that also long episodes end."""
+    # The same network as the rules have, because already its random policy decides what an untrained agent earns.
     network = {field.name for field in dataclasses.fields(Network)}
     overrides = {name: value for name, value in config.overrides.items() if name in network}
     return frozen(build.make_recipe("actor_critic", {}, overrides | {"streams": UNTRAINED_STREAMS}))
@@ -144,11 +152,13 @@ def untrained_recipe(config: CompareConfig) -> Any:
 
 def begun(cell: Cell) -> bool:
     """Whether there is something to go on from."""
+    # Both: config.json is written first, so a cell killed between the two has nothing to resume and starts again.
     return (cell.folder / folders.CHECKPOINT).exists() and (cell.folder / folders.CONFIG).exists()
 
 
 def finished(cell: Cell) -> bool:
     """Whether nothing is left to do: trained to the end, or found to be impossible."""
+    # Asked of the folder every time: it is the only record of progress, so nothing can disagree with it after a crash.
     return failure(cell) is not None or (begun(cell) and load(cell.folder).finished)
 
 
@@ -157,6 +167,7 @@ def failure(cell: Cell) -> str | None:
     facts = read_json(cell.folder / FAILED)
     if not facts:
         return None
+    # Failures without a limit, such as a loss that is no number, would happen again: the default makes the comparison false.
     return None if cell.config.most_restarts > facts.get("most_restarts", cell.config.most_restarts) else facts["reason"]
 
 
@@ -180,6 +191,7 @@ def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
         return prepare(cell.config)
     prepared = prepare(cell.config, recipe=untrained_recipe(config))
     if isinstance(prepared.trainer, CompiledTrainer):
+        # A program that runs for so short a time is not worth optimising.
         prepared.trainer.compile_options = COMPILE_FAST
     return prepared
 
@@ -187,10 +199,12 @@ def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
 def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, progress: Silent, stop: StopRequest) -> None:
     """Train a cell to its end, from its checkpoint if it has one. An agent that breaks ends its cell, not the comparison."""
     clock = Clock(**cost_of(cell)._asdict())
+    # It is being tried again; were the old reason left, a cell that succeeds now would still count as failed.
     (cell.folder / FAILED).unlink(missing_ok=True)
     try:
         if begun(cell):
             values = {"resume": str(cell.folder), "quiet": True}
+            # What a resumed comparison was given anew has to reach cells that were begun with other values.
             values |= {name: getattr(cell.config, name) for name in changeable(HostLoop)}
             recipe = untrained_recipe(config) if cell.purpose == UNTRAINED else None
             train.resume(values, recipe=recipe, progress=progress, stop=stop)
@@ -198,9 +212,12 @@ def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, pro
             train.begin(prepared or prepare_cell(cell, config), progress, stop=stop)
     except TrainingStopped as error:
         folders.create(cell.folder)  # an environment that cannot even be started leaves none
+        # Kept only where a larger limit could change the outcome; see `failure`.
         limit = {"most_restarts": cell.config.most_restarts} if isinstance(error.__cause__, EnvironmentFailed) else {}
         write_json(cell.folder / FAILED, {"reason": str(error), **limit})
     finally:
+        # In `finally`, because interrupted and failed training costs as well; where not even a folder was made there is nowhere to
+        # write.
         if cell.folder.exists():
             write_json(cell.folder / COST, Cost(clock.seconds, clock.cpu_seconds)._asdict())
 
@@ -236,6 +253,7 @@ class CellsProgress(Silent):
 
     def update(self, status: Shown) -> None:
         assert isinstance(status, Status)
+        # Of all earlier cells, also of failed ones that made fewer steps: the bar never has to jump back.
         before = sum(cell.config.steps for cell in self.cells[: self.current])
         total = sum(cell.config.steps for cell in self.cells)
         left = self.left(status.seconds_left, time.monotonic() - self.since)
@@ -246,6 +264,7 @@ class CellsProgress(Silent):
         cell, rates = self.cells[self.current], dict(self.rates)
         if of_cell is not None:
             seconds, work = rates.get(cell.rule, (0.0, 0))
+            # The cell's own estimate counts as if it were done, so that later cells of the same rule profit from it at once.
             rates[cell.rule] = (seconds + spent + of_cell, work + cell.work)
         if not rates:
             return None

@@ -22,6 +22,7 @@ def compare_command(config: CompareConfig) -> str:
     """The command that makes this comparison again."""
     words = ["rulax", "compare", *config.envs, "--rules", *config.rules, "--seeds", str(config.seeds), "--steps", str(config.steps)]
     done: tuple[str, ...] = (*NOT_RECORDED, *NOT_FIXED, "envs", "rules", "seeds", "steps")
+    # Without tuning these do nothing, and the command should not suggest that they did.
     done += () if config.tune else ("tune_seeds", "tune_steps")
     return shlex.join(words + flags(config, CompareConfig, done))
 
@@ -36,6 +37,7 @@ def cell_command(cell: Cell) -> str:
 
 def flags(config: Any, cls: type, done: tuple[str, ...]) -> list[str]:
     """What differs from the defaults, as flags; `done` are named already."""
+    # The only fields without a default are those with a factory, and all of these make empty dictionaries.
     defaults = {field.name: {} if field.default is dataclasses.MISSING else field.default for field in dataclasses.fields(cls)}
     values = {name: value for name, value in vars(config).items() if name not in (*done, "overrides") and value != defaults[name]}
     words: list[str] = []
@@ -75,6 +77,7 @@ def about_file(rule: str) -> dict[str, str]:
         return {}
     try:
         return safetensors_metadata(path.read_bytes())
+    # The rule was trained with, so it could be read once; a damaged card must not cost the results.
     except ValueError:
         return {}
 

@@ -38,8 +38,10 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
     scored = [cell for cell in cells if cell.purpose == SCORE]
     done = {(cell.env, cell.rule): cell for cell in scored if finished(cell)}
     random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED and finished(cell)}
+    # Only complete environments: a mean over different environments for each rule would compare nothing.
     known = [env for env in config.envs if random.get(env) is not None and all((env, rule) in done for rule in config.rules)]
     warnings = [f"{cell.title}: {failure(cell)}" for cell in cells if cell.purpose == UNTRAINED and failure(cell)]
+    # Counted and not left out, or a rule would gain by failing where others do badly.
     warnings += [f"{cell.title}: {failure(cell)}; it counts as untrained" for cell in scored if failure(cell)]
     warnings += [f"{env}: no episode of an untrained agent ended, so it has no scores" for env in random if random[env] is None]
     returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rules}
@@ -79,6 +81,7 @@ def untrained_return(run: Run | None) -> float | None:
     if run is None:
         return None
     returns, episodes = run.returns, np.array([row["episodes_per_seed"] for row in run.rows]).reshape(run.returns.shape)
+    # Weighted by episodes, since a row in which one episode ended says less than one in which hundreds did.
     ended = episodes > 0
     return float((returns[ended] * episodes[ended]).sum() / episodes[ended].sum()) if ended.any() else None
 
@@ -91,6 +94,7 @@ def final_returns(config: CompareConfig, cells: list[Cell], random: dict[str, An
         final = np.array(run.final_returns if run else [None] * config.seeds, float)
         if run and np.isnan(final).any():
             warnings.append(f"{cell.title}: in {int(np.isnan(final).sum())} seeds no episode ended; they count as untrained")
+        # The same substitute for a failed cell and for a seed without an episode: neither has shown that it learned something.
         columns.append(np.where(np.isnan(final), random[cell.env], final))
     return np.stack(columns, 1) if columns else np.zeros((config.seeds, 0))
 
@@ -102,6 +106,7 @@ class Scale:
         self.stated, self.random, self.reference, self.source = references(config), dict(random), {}, {}
         for column, env in enumerate(known):
             family = read_spec(env)
+            # What the user states wins over what was published.
             axis = ends(family.env, family.options) if env not in self.stated else None
             if axis is not None:
                 self.source[env], self.random[env], self.reference[env] = f"published ({axis[0]})", *axis[1:]
@@ -111,6 +116,7 @@ class Scale:
             stated = self.stated.get(env)
             reference = means[best] if stated is None else stated
             self.source[env] = f"best rule ({best})" if stated is None else "stated"
+            # A span of zero, or below it, would divide by nothing or turn the order of rules around.
             if reference <= random[env] + 1e-9 * max(1.0, abs(random[env])):
                 who = "no rule learned anything" if stated is None else "the stated reference is no better than an untrained agent"
                 warnings.append(f"{env}: {who}; its scores are returns above those of an untrained agent")
@@ -146,6 +152,7 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
     """Curve, scores and cost of one cell."""
     run, cost, facts = read_cell(cell), cost_of(cell), next(rule for rule in rules if rule["name"] == cell.rule)
     steps = run.steps if run else np.zeros(0)
+    # Otherwise the mean curve would jump whenever a seed has no episode that ends in a row.
     returns = carry_forward(run.returns) if run and len(steps) else np.zeros((0, config.seeds))
     band = st.interval(lambda curves: curves.mean(-2), returns.T, resamples=CURVE_RESAMPLES)
     scores = scale.normalise(returns[..., None], [cell.env])[..., 0] if cell.env in scale.reference else None
@@ -208,6 +215,7 @@ def all_statistics(config: CompareConfig, known: list[str], returns: dict[str, n
     each = {env: {rule: shown(st.interquartile_mean, returns[rule][:, [n]]) for rule in returns} for n, env in enumerate(known)}
     scores = {rule: scale.normalise(returns[rule], known) for rule in config.rules}
     apart = [n for n, env in enumerate(known) if known_roles().get(env.partition(":")[0], HELD_OUT) == HELD_OUT]
+    # Where all environments are held out, or none is, the second table would repeat the first or be empty.
     some = {rule: values[:, apart] for rule, values in scores.items()} if 0 < len(apart) < len(known) else None
     return {"environments": each, "overall": group_statistics(scores), "held_out": group_statistics(some) if some else None}
 
@@ -249,6 +257,7 @@ def shown(statistic: st.Statistic, *scores: np.ndarray) -> dict[str, Any]:
 def tuning(config: CompareConfig, cells: list[Cell]) -> dict[str, Any]:
     """What the trials found: every rule's score in every trial, and the settings that it is compared with."""
     random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED}
+    # NaN stays where a trial failed or no episode ended; `trial_scores` counts it like an untrained agent.
     returns: dict[str, np.ndarray] = {rule: np.full((len(trials(config)), len(config.envs)), np.nan) for rule in config.rules}
     for cell in cells:
         run = read_cell(cell) if cell.purpose == TUNE and failure(cell) is None else None
@@ -256,6 +265,7 @@ def tuning(config: CompareConfig, cells: list[Cell]) -> dict[str, Any]:
             final = np.array(run.final_returns, float)
             returns[cell.rule][cell.trial, config.envs.index(cell.env)] = final[np.isfinite(final)].mean()
     scores = {rule: trial_scores(returns, rule, [random.get(env) for env in config.envs]) for rule in config.rules}
+    # Of equal trials the first, so the choice is the same whenever it is computed again after an interruption.
     best = {rule: int(np.argmax(scores[rule])) for rule in config.rules}
     return {
         "trials": trials(config),
@@ -276,6 +286,8 @@ def trial_scores(returns: dict[str, np.ndarray], rule: str, random: list[float |
         everyone = np.concatenate([each[:, column] for each in returns.values()])
         if low is None or not np.isfinite(everyone).any():
             continue
+        # Of all rules together: with a span of its own, each rule's choice would weigh environments differently.
         span = np.nanmax(everyone) - low
         total += np.nan_to_num((returns[rule][:, column] - low) / (span if span > 0 else 1.0), nan=0.0)
+    # Divided by all environments, those without a number included: it is the same for every trial, so no choice depends on it.
     return total / len(random)

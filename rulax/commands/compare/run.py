@@ -33,10 +33,12 @@ def compare_from(values: dict[str, Any]) -> Comparison:
     """Start a comparison, or go on with one."""
     config, record = resumed(values) if values.get("resume") else fresh(values)
     setup, progress = Setup(config), make_progress(config.quiet)
+    # Before the folder is made and signals are caught: a mistake in the last cell must not show after hours of training the first.
     setup.prepare_all()
     with StopRequest(progress.message) as stop:
         setup.move_to(folders.create_new(config.out, KIND, config.envs[0]))
         setup.choose()
+        # From here on the folder can be resumed; cells find out by themselves how far they are.
         write_json(setup.folder / folders.CONFIG, record)
         return drive(CompareJob(setup, record), progress, stop)
 
@@ -55,14 +57,18 @@ class CompareJob:
         progress = CellsProgress(driver.progress, self.setup.cells)
         for number in range(len(self.setup.cells)):
             if self.setup.cells[number].purpose == SCORE:
+                # Once the last trial is done this replaces the cells that follow, hence the loop by number and not over a list.
                 self.setup.choose()
             progress.cells = self.setup.cells
             driver.check()
             try:
                 self.train(number, progress, driver)
             except Interrupted:
+                # The cell has saved itself and said nothing yet: the comparison's own sentence names the command that goes on.
                 raise Stopped from None
             except UserError as error:  # memory that was free when all was prepared, for example
+                # Here, because `drive` concludes only where work ends or training stops; what the finished cells cost must not be
+                # lost.
                 self.conclude(False)
                 raise UserError(f"{error}; {self.how_to_go_on()}") from error
         yield from ()  # a cell can be stopped anywhere: its own job sees to that
@@ -73,6 +79,7 @@ class CompareJob:
         if finished(cell):
             return
         progress.enter(number)
+        # Taken out, so that the trainer of a finished cell and its compiled program can be freed.
         prepared = self.setup.prepared.pop(cell.place, None)
         with named(cell):
             train_cell(cell, self.setup.config, prepared and prepared._replace(config=cell.config), progress, driver.stop)

@@ -55,6 +55,7 @@ class CompareConfig(HostLoop, Running):
 def build_compare(values: dict[str, Any]) -> CompareConfig:
     """A configuration with everything resolved, so that it can be written down and compared with another."""
     given = read_values(CompareConfig, values)
+    # First of all: references are matched to environments, and duplicates can come from two suites that share one.
     given["envs"] = expand(split_specs(given.get("envs", ())))
     given["reference"] = join_references(given.get("reference", ()), given["envs"])
     given["tune"] = join_tuning(given.get("tune", ()))
@@ -69,6 +70,7 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     if not given.get("tune_steps"):
         given["tune_steps"] = given["steps"]
     config = assemble(CompareConfig, given)
+    # For their errors only: a misspelt environment or setting should not show after hours of training.
     references(config)
     trials(config)
     given_for_host = config.host_only()
@@ -101,6 +103,7 @@ def join_references(parts: tuple[str, ...], envs: tuple[str, ...]) -> tuple[str,
     joined, unfinished = [], ""
     for part in parts:
         unfinished += f",{part}" if unfinished else part
+        # A piece is whole once what stands before its last `=` is an environment; without a colon there are no options to wait for.
         if unfinished.rpartition("=")[0] in envs or ":" not in unfinished:
             joined.append(unfinished)
             unfinished = ""
@@ -148,6 +151,7 @@ def trials(config: CompareConfig) -> list[dict[str, Any]]:
         if name in choices or name in config.overrides:
             raise UserError(f"--tune: {name} is set twice")
         choices[name] = [convert(f"--tune {key}", known[name], value) for value in values.split(",") if value]
+        # One value is not a search: as an override it would cost no trials.
         if len(set(choices[name])) < 2:
             raise UserError(f"--tune: {key} needs at least two different values, for example lr=1e-4,3e-4,1e-3")
     found = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())] if choices else []
@@ -163,6 +167,7 @@ def roles() -> dict[str, str]:
     """Which environments the suites of `rulax discover` train and validate rules in, by name without options."""
     suites = [load_preset(f"discover/{name}") for name in preset_names(suites=True)]
     found = {read_spec(env).env: VALIDATION for suite in suites for env in suite.get("validation", ())}
+    # Training wins where suites differ, as it is the stronger way of having seen an environment.
     return found | {read_spec(env).env: TRAINING for suite in suites for env in suite.get("envs", ())}
 
 

@@ -28,6 +28,7 @@ def fresh(values: dict[str, Any]) -> tuple[CompareConfig, Record]:
     config = build_compare(values)
     check_bounds(config)
     folders.check_free(config.out)
+    # Resolved settings, suites as their environments: what a suite holds may change between versions.
     settings = settings_of(config)
     fixed = {name: value for name, value in settings.items() if name not in changeable(CompareConfig)}
     return config, how_made(KIND, settings, rule_files=hashes(config.rules), fingerprint=fingerprint(fixed))
@@ -43,6 +44,7 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, Record]:
     now = settings_of(build_compare(record["settings"] | given))
     resolved = {name: now.get(name, value) for name, value in given.items()}
     changes = resuming.accept(CompareConfig, resolved, settings_of(saved), folder)
+    # A path says nothing of its content. Cells trained before and after a change would be of different rules under one name.
     changed = [rule for rule, content in record["rule_files"].items() if hashes((rule,)).get(rule) != content]
     if changed:
         raise UserError(f"the rule file {changed[0]} has changed or is gone since {folder} was begun; start a new comparison")
@@ -70,6 +72,7 @@ class Setup:
             with named(cell):  # any trial may become what all seeds are trained with
                 reserve(prepared, max(cell.config.seeds, self.config.seeds) if cell.purpose == TUNE else 0)
             if isinstance(prepared.environment, HostEnvironment):
+                # Otherwise every stream of every cell would be open from the beginning.
                 prepared.trainer.close()  # it holds streams open; it is built again when it is needed
             else:
                 self.prepared[cell.place] = prepared

@@ -63,6 +63,7 @@ class Comparison:
         """The tables as text."""
         from rich.console import Console
 
+        # A fixed width: text that is printed later, or in a notebook, cannot know how wide its terminal will be.
         console = Console(file=io.StringIO(), width=110, highlight=False)
         print_tables(console, self)
         return console.file.getvalue()  # type: ignore[attr-defined]

@@ -34,6 +34,7 @@ class Result:
     @property
     def choice(self) -> float:
         """The score that picks the best rule."""
+        # Held-out families decide where there are some: a rule that fits only its training families should not win.
         return self.training_score if self.validation_score is None else self.validation_score
 
     def row(self, seconds: float) -> dict[str, Any]:
@@ -61,10 +62,12 @@ class Evaluator:
         missing = [name for name in self.environments if name not in saved]
         if missing:
             phase(f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}")
+            # At once, because most of the time is compilation, which uses one core for each program.
             found = together(lambda name: self.measure_one(name, self.environments[name]), missing)
             saved |= {name: baselines._asdict() for name, baselines in zip(missing, found, strict=True)}
             write_json(path, saved)
         self.baselines = {name: Baselines(**saved[name]) for name in self.environments}
+        # Only for what was measured now: a resumed run has given its warnings before.
         for name in missing:
             self.warn(name, say)
 
@@ -79,6 +82,7 @@ class Evaluator:
             learning=dataclasses.replace(hand_designed.learning, streams=recipe.learning.streams)
         )
         found = measure_baselines(name, environment, recipe, hand_designed, seeds, self.steps)
+        # Without a return there is no scale for scores. Stopped now, before hours of meta-steps that could not be judged.
         if not all(math.isfinite(value) for value in found):
             per_stream = self.steps // recipe.learning.streams
             raise TrainingStopped(
@@ -89,6 +93,8 @@ class Evaluator:
     def warn(self, name: str, say: Say) -> None:
         """Say where a score has no scale."""
         untrained, hand_designed = self.baselines[name]
+        # Where the hand-designed rule gains next to nothing the scale is one unit of return, as a tiny difference would blow up
+        # every score.
         if self.baselines[name].scale != hand_designed - untrained:
             say(
                 f"warning: {HAND_DESIGNED} gains nothing in {name} within an evaluation ({untrained:.3g} -> {hand_designed:.3g}); "
@@ -98,12 +104,14 @@ class Evaluator:
     def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Say) -> Result | None:
         """The rule on fresh agents in every family; None if the user asked to stop."""
         returns = {}
+        # Made when first needed and kept: every evaluation of a run uses the same compiled programs.
         if not self.evaluations:
             phase(f"compiling the evaluation in {listed(list(self.environments))}")
             self.evaluations = {name: self.make_evaluation(name) for name in self.environments}
             together(lambda evaluation: evaluation.prepare(), self.evaluations.values())
         for name, evaluation in self.evaluations.items():
             found = evaluation.run(rule_params, stopped)
+            # Families that are already done are thrown away too, since a mean over some would be of other families than the rest.
             if found is None:
                 return None
             returns[name] = found

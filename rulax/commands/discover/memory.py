@@ -29,15 +29,19 @@ Say = Callable[[str], None]
 def plan_memory(discoverer: Discoverer, limit_gb: float, folder: Path, say: Say, phase: Say) -> None:
     """Set the plan of every family."""
     path = folder / MEMORY
+    # Also where the limit or the machine is another one now: see above, another strategy would differ in the last bits.
     saved = read_json(path)
     if saved:
         discoverer.plans = {name: Plan(*plan) for name, plan in saved["plans"].items()}
         if limit_gb and int(limit_gb * GB) != saved["limit"]:
             say("memory: the plan of this run was made when it began and stays as it is, whatever --memory-limit says")
         return
+    # Not all of what is free: the bound and the prediction are of one meta-gradient's temporary arrays, and there is more than
+    # that.
     limit = int(limit_gb * GB) or int(SHARE * free_memory()) or NO_LIMIT
     known: dict[str, Any] = {"limit": limit}
     known |= decide(discoverer, limit, say, phase)
+    # Only once it is decided: a run that is refused or stopped in the middle plans anew.
     write_json(path, known | {"plans": discoverer.plans})
 
 
@@ -49,9 +53,11 @@ def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str
     wanted = Plan(strategy, settings.agents_at_once)
     bounds = {}
     for family in discoverer.families:
+        # Each call is also where Ctrl-C is heard, between two families.
         phase(f"tracing {family.name}")
         bounds[family.name] = discoverer.bound(family, wanted)
     largest = max(discoverer.families, key=lambda family: bounds[family.name])
+    # The limit is held against one family at a time, so if the largest fits, all do.
     if bounds[largest.name] <= limit:
         discoverer.plans = {family.name: wanted for family in discoverer.families}
         say(
@@ -59,16 +65,19 @@ def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str
             f"the limit is {bytes_text(limit)}"
         )
         return {"bounds": bounds}
+    # One family only, since every strategy is one more compilation.
     of_largest = predict(discoverer, largest, phase)
     ratios = {name: bound / bounds[largest.name] for name, bound in bounds.items()}
     predicted = {name: {each: int(size * ratio) for each, size in of_largest.items()} for name, ratio in ratios.items()}
     listed = ", ".join(f"{each} {bytes_text(size)}" for each, size in of_largest.items())
     say(f"memory predicted by the compiler for {largest.name}: {listed}; the limit is {bytes_text(limit)}")
     if fixed:
+        # Refused instead of replaced: who names a strategy wants to measure or compare that one.
         refuse_if_too_large(strategy, of_largest, limit, settings.window)
         discoverer.plans = {family.name: wanted for family in discoverer.families}
     else:
         phase("choosing how to keep memory small")
+        # What its learner does not allow counts as infinitely large, so that it is never chosen.
         everything = {name: dict.fromkeys(STRATEGIES, NO_LIMIT) | sizes for name, sizes in predicted.items()}
         discoverer.choose(limit, everything)
         say("memory: " + ", ".join(f"{name} {plan_text(plan)}" for name, plan in discoverer.plans.items()))
@@ -78,6 +87,7 @@ def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str
 def predict(discoverer: Discoverer, family: Any, phase: Say) -> dict[str, int]:
     """The compiler's bytes for one family under every strategy that its learner allows."""
     learning = family.recipe.learning
+    # Two strategies know only one gradient per update; compiling them here would raise.
     one_pass = learning.epochs * learning.minibatches == 1
     possible = [each for each in STRATEGIES if one_pass or each not in ONE_PASS]
     found = {}

@@ -28,6 +28,7 @@ class Spent(NamedTuple):
     def of(cls, prepared: Any, steps: int, seconds: float, cpu_seconds: float, bad: int) -> Spent:
         """Counted from the settings; evaluations are not counted, except in time."""
         settings, learning = prepared.discoverer.settings, prepared.recipe.learning
+        # Every antithetic pair lives two more windows, beside the one that the population itself lives.
         lives = 1 + 2 * settings.pairs if settings.estimator == "evolution" else 1
         updates = settings.window * lives
         unrolls = updates * learning.unroll + settings.validation_unroll * lives
@@ -73,6 +74,7 @@ class DiscoveryRun:
         from rulax.report.discover import write_discover_page
 
         write_json(self.folder / folders.SUMMARY, self.summary())
+        # After the summary and before the page: pictures need matplotlib, and if that fails the numbers are written.
         self.plot(self.folder / folders.CURVE)
         write_discover_page(self.folder)
 

@@ -34,11 +34,14 @@ def flatten(metrics: dict[str, Any]) -> dict[str, float]:
     values = {name: float(value) for name, value in metrics[""].items()}
     families = {family: named for family, named in metrics.items() if family}
     for family, named in families.items():
+        # Summed in double precision: many episodes of large returns would lose digits in single.
         values |= {f"{name}/{family}": float(np.sum(named[name], dtype=np.float64)) for name in SUMS}
         values |= {f"{name}/{family}": finite_mean(named[name]) for name in PER_FAMILY if name in named}
+    # All families are trained by the same recipe, so the first one's metrics are everybody's.
     shared = next(iter(families.values()))
     for name in shared:
         if name not in (*SUMS, *LEFT_OUT, "meta_gradient_norm"):  # the optimiser reports the norm over all families
+            # A mean of means, so that every family counts the same, however many of its agents had a finite number.
             values[name] = finite_mean([finite_mean(named[name]) for named in families.values() if name in named])
     return values
 
@@ -52,6 +55,7 @@ def finite_mean(values: Any) -> float:
 
 def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
     """One line: means over its meta-steps, returns per episode, and how many agents were left out in all."""
+    # Part of the interface of a row maker; a family without an ended episode is shown as a gap here, not with its last value.
     del carried
     row: Row = {"kind": META, "step": step, "seconds": round(seconds, 3)}
     sums = {name: float(total[0]) for name, total in totals.items()}
@@ -60,8 +64,10 @@ def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
             continue
         if name.startswith("episodes/"):
             family = name.removeprefix("episodes/")
+            # Divided only now: a mean over meta-steps of mean returns would give few episodes the weight of many.
             row[f"return/{family}"] = number(sums[f"episode_return/{family}"] / total) if total else None
         elif name == "bad_agents":
+            # A count, which must add up to the total over all rows.
             row[name] = int(total)
         else:
             measured = sums[name + COUNT]

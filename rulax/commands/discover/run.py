@@ -48,13 +48,16 @@ def discover_from(values: dict[str, Any]) -> DiscoveryRun:
 
 def start(config: DiscoverConfig) -> DiscoveryRun:
     """Discover from the beginning."""
+    # Before anything is built: the check costs nothing, and building makes every environment.
     folders.check_free(config.out)
     prepared = prepare_discovery(config)
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         state = prepared.discoverer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, KIND, config.suite[:40] or "own")
+        # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
         write_json(folder / folders.CONFIG, prepared.record)
+        # A row for every meta-step of a long run would make a file and a page that are too large to open.
         recorder = Recorder(max(1, config.steps // ROWS), 1, row_of=make_row)
         job = DiscoverJob(prepared, folder, state, recorder, Clock())
         job.save()  # before compiling, which can take long
@@ -66,6 +69,7 @@ def resume(values: dict[str, Any]) -> DiscoveryRun:
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
     given = read_values(DiscoverConfig, values)
+    # Only where families were given: an empty tuple would count as a setting that differs from the folder's.
     given |= {name: specs for name, specs in whole_specs(given).items() if name in given}
     changes = resuming.accept(DiscoverConfig, given, record["settings"] | fixed_part(record), folder)
     found = checkpoint.load(folder / folders.CHECKPOINT)
@@ -74,7 +78,9 @@ def resume(values: dict[str, Any]) -> DiscoveryRun:
     resuming.check_budget(folder, facts["step"], config.steps, "steps" in given, "meta-steps")
     prepared = prepare_discovery(config)
     prepared = prepared._replace(record={**prepared.record, "command": record.get("command")})  # what started it, for its card
+    # By name and not only by fingerprint, so that the error can say which setting differs.
     then = with_current_names(facts["fixed"], *parts_of(DiscoverConfig))
+    # A setting that is younger than the checkpoint is not in it, and was completed with what runs did before it existed.
     now = {name: value for name, value in fixed_part(prepared.record).items() if name in then}
     changed = resuming.differences(now, then)
     if changed:
@@ -114,6 +120,7 @@ class DiscoverJob:
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Meta-step after meta-step, with evaluations between them."""
+        # Inside of the work, so that Ctrl-C during minutes of compiling still leads to a saved run.
         self.get_ready(driver)
         while not self.discoverer.done(self.state):
             self.evaluate_if_due(driver)
@@ -127,6 +134,7 @@ class DiscoverJob:
         done = self.discoverer.done(self.state)
         if not done:  # first, because it may refuse
             plan_memory(self.discoverer, self.config.memory_limit, self.folder, driver.message, driver.phase)
+        # Needed even when no meta-step is left, because the results are scores.
         self.evaluator.measure(driver.message, driver.phase)
         self.evaluate_if_due(driver)
         if not done:
@@ -134,8 +142,10 @@ class DiscoverJob:
 
     def advance(self) -> None:
         """One meta-step, and its row."""
+        # Assigned before the check: where that raises, `drive` saves nothing, and the checkpoint stays the last good state.
         self.state, metrics = self.discoverer.advance(self.state)
         self.bad += int(metrics[""]["bad_agents"])
+        # A few bad meta-gradients in a long run are left out and forgiven; a rule that has diverged produces nothing else.
         if self.bad > self.config.most_bad:
             raise TrainingStopped(
                 f"discovery stopped at meta-step {self.step + 1}: {self.bad} meta-gradients were not finite numbers, more than "
@@ -154,15 +164,19 @@ class DiscoverJob:
             return
         driver.check()
         result = self.evaluator.evaluate(self.state.meta_params, self.step, lambda: driver.stopping, driver.phase)
+        # Half an evaluation is no score; it is made again when the run goes on.
         if result is None:
             raise Stopped
         self.log.write([result.row(self.clock.seconds)])
         self.evaluated, self.results["last"] = self.step, dataclasses.asdict(result)
         self.results["first"] = self.results["first"] or self.results["last"]
         best = self.results["best"]
+        # Strictly better: of equal rules the earlier one stays, and a resumed run picks the same.
         better = best is None or result.choice > Result(**best).choice
         if better:
             self.results["best"] = self.results["last"]
+        # Rules before the checkpoint: one that says that this step was evaluated promises that its rules are on disk. Killed in
+        # between, the evaluation is repeated and writes the same files.
         self.write_rules(better)
         self.save()
         driver.message(evaluation_line(result, better))
@@ -173,6 +187,7 @@ class DiscoverJob:
         """The current rule, which may also be the best one."""
         from rulax.rules.pretrained import save_rule
 
+        # The last result is also the right one for the best rule, since this is only called right after an evaluation.
         facts = card_facts(self.prepared, self.results["last"], self.spent(), self.evaluator.baselines)
         for name in (LAST, RULE) if better else (LAST,):
             save_rule(self.folder / name, self.state.meta_params, self.prepared.sizes, as_metadata(facts))
@@ -189,6 +204,7 @@ class DiscoverJob:
             "evaluated": self.evaluated,
             "bad": self.bad,
             **self.results,
+            # The settings themselves and not only a hash: see `resume`, which names the one that differs.
             "fixed": fixed_part(self.prepared.record),
         }
         checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)

@@ -63,13 +63,16 @@ class DiscoverConfig(Running):
 def build_discover(values: dict[str, Any]) -> DiscoverConfig:
     """The suite, then the preset file, then what the user gave."""
     given = read_values(DiscoverConfig, values)
+    # From the weakest to the strongest, so that merging is one comprehension; what the user gave stays last.
     layers = [given]
     if given.get("preset"):
         layers.insert(0, read_preset(DiscoverConfig, given["preset"]))
+    # Found first, because the suite is the weakest layer and yet named by a stronger one.
     wanted = next((layer["suite"] for layer in reversed(layers) if layer.get("suite")), "")
     named = any(layer.get("envs") for layer in layers)
     layers.insert(0, suite_values(wanted, named))
     merged = {name: value for layer in layers for name, value in layer.items()}
+    # Option by option: one --rule-options must not discard all those of the suite.
     merged["rule_options"] = {name: value for layer in layers for name, value in layer.get("rule_options", {}).items()}
     if merged.get("init"):
         # The file brings its own sizes, which replace the suite's; sizes that the user gives are refused when the rule is made.
@@ -77,6 +80,7 @@ def build_discover(values: dict[str, Any]) -> DiscoverConfig:
         merged["rule_options"] = {name: value for name, value in merged["rule_options"].items() if name not in sizes}
     merged |= {"suite": wanted} | whole_specs(merged)
     config = assemble(DiscoverConfig, merged)
+    # Resolved now and recorded: a resumed run with a larger budget keeps the interval of its first part.
     return config if config.evaluate_every else dataclasses.replace(config, evaluate_every=max(1, -(-config.steps // 10)))
 
 
@@ -100,11 +104,14 @@ def suite_values(suite: str, envs_named: bool) -> dict[str, Any]:
         return base
     if not suite:
         raise UserError(f"discover in which environments? for example: rulax discover {BASE} (suites: {', '.join(suites)})")
+    # Only where a word has to be recognised; a suite or --envs needs no list of environments.
     from rulax.envs.registry import list_environments
 
     word = split_specs((suite,))[0].partition(":")[0]
     environments = {entry.name for entry in list_environments()}
     match = nearest(word, suites)
+    # A misspelt suite looks like an environment. Names with commas or slashes are clearly meant as environments, and the registry
+    # reports them better.
     if word not in environments and match and "," not in suite and "/" not in word:
         raise UserError(f"unknown suite or environment '{word}'; did you mean '{match}'?")
     return base | {"envs": (suite,)}

@@ -54,10 +54,12 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     check_bounds(config)
     settings = override(Discovery(), config.overrides)
     check_bounds(settings)
+    # Before the recipe is made, which a hand-designed rule would pass.
     check_start(config.init)
     if config.init not in ("", "disco"):
         settings = dataclasses.replace(settings, rule_init="open")  # only random weights are adjusted, never those of a file
     recipe = build.make_recipe(config.init or "disco", config.rule_options, config.overrides)
+    # Before JAX starts, since it needs no more than the settings.
     check_passes(settings, recipe)
     build.start_jax(config.platform, config.precision)
     with user_errors():
@@ -86,6 +88,7 @@ def make_discoverer(training: dict[str, Environment], recipe: Recipe, settings: 
     with user_errors():
         families = [Family(name, environment, recipe, settings) for name, environment in training.items()]
         discoverer = Discoverer(families, steps)
+        # Traces one whole state: network, rule and environments that do not fit together fail here, before there is a folder.
         discoverer.skeleton()
     return discoverer
 
@@ -94,6 +97,7 @@ def check_start(name: str) -> None:
     """Only a meta-network can be discovered, or discovered further."""
     from rulax.rules.registry import RULES, STORED
 
+    # A file, or an unknown name, is left to the registry, whose error names the nearest rule.
     if name in RULES and name not in ("disco", *STORED):
         raise UserError(
             f"init: rule '{name}' is hand-designed and has no parameters to discover; give disco103 or a rule file, or leave "
@@ -117,6 +121,7 @@ def sizes_of(config: DiscoverConfig) -> Sizes:
 
     stored = stored_rule(config)
     sizes = stored.sizes if stored else with_options(Sizes(), config.rule_options)
+    # An ablated rule is discovered further without its missing parts, and its file has to say so.
     without: dict[str, Any] = {ABLATIONS[each]: False for each in split_ablations(config.init)[1]}
     return dataclasses.replace(sizes, **without)
 
@@ -155,6 +160,8 @@ def make_families(specs: tuple[str, ...]) -> dict[str, Environment]:
                 f"gymnax/ID and the environments of rulax ({own}; `rulax envs` lists them)"
             )
         build.check_one_choice(spec.env, environment, "discover")
+        # Compared as objects and not as text: `catch` and `catch:rows=8` may be the same environment. Those of rulax are
+        # dataclasses, whose repr has all options.
         same = next((name for name, other in found.items() if repr(other) == repr(environment)), None)
         if same is not None:
             raise UserError(f"'{text}' is the same environment as '{same}'; name it once (--agents says how many live in it)")
@@ -186,6 +193,7 @@ def make_record(config: DiscoverConfig, recipe: Recipe, settings: Discovery, siz
         sizes=dataclasses.asdict(sizes),
         constants=dataclasses.asdict(constants_of(config)),
     )
+    # Under the first names of all settings, so that a renamed one does not change the fingerprint of old runs.
     fixed = earlier.original(fixed_part(record), *earlier.PARTS.values())
     return record | {"fingerprint": fingerprint(fixed)}
 
@@ -195,11 +203,13 @@ def fixed_part(record: dict[str, Any]) -> dict[str, Any]:
     fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
     for part in earlier.PARTS:
         fixed |= record[part]
+    # As JSON has it, because it is compared with what was read from a checkpoint.
     return jsonable(fixed)
 
 
 def saved_discovery(record: dict[str, Any], changes: dict[str, Any]) -> DiscoverConfig:
     """The configuration of an earlier run, with the changes that a resumed run may make."""
     resolved = {name: value for part in earlier.PARTS for name, value in record[part].items()}
+    # Resolved settings replace the suite's: the suite's file may have changed since the run was begun. Hence not build_discover.
     values = read_values(DiscoverConfig, record["settings"] | resolved | changes, folders.CONFIG)
     return assemble(DiscoverConfig, values | whole_specs(values))

@@ -51,6 +51,7 @@ def card_facts(
 
 def as_metadata(facts: dict[str, Any]) -> dict[str, str]:
     """The card as a rule file carries it: text, or JSON as text."""
+    # safetensors allows only text in its metadata.
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in facts.items()}
 
 

@@ -35,6 +35,7 @@ class Analyses:
         self.moments: dict[str, int] = {}
         self.watch = observe(self.trainer, subject.config.watch, subject.values)
         rule = self.trainer.recipe.rule
+        # Compiled once for all snapshots and batches, whose shapes are the same; the rule is closed over, as it is no array.
         self.align = jax.jit(
             lambda params, state, agent, slow, part: alignment.align(rule, params, state, agent, slow, part, subject.values)
         )
@@ -55,6 +56,7 @@ class Analyses:
     def see(self, index: int) -> Observed:
         """What a snapshot does when it is left alone; the same each time it is asked."""
         assert self.life is not None
+        # By index and not from a running key: asked again in another phase, a snapshot is watched in the very same episodes.
         key = jax.random.fold_in(jax.random.key(self.subject.config.seed), 1000 + index)
         return self.watch(self.life.snapshots[index], key)
 
@@ -74,6 +76,7 @@ class Analyses:
         """At every snapshot: what it achieves, the angle to the policy gradient, what its predictions know."""
         assert self.life is not None
         rows: list[dict[str, Any]] = []
+        # Put there while still empty: what is filled in before an interruption is part of the results.
         self.found["over_life"] = rows
         for index, snapshot in enumerate(self.life.snapshots):
             observed = self.see(index)
@@ -151,6 +154,7 @@ class Analyses:
         assert self.life is not None
         snapshot, trainer = self.life.snapshots[index], self.trainer
         streams = observed.batch.experience.action.shape[1] * (observed.batch.experience.action.shape[0] // WINDOW)
+        # At least two, because the noise of the policy gradient is measured by halving a batch.
         size = min(streams, max(2, GROUP_STEPS // WINDOW))
         experience = windows(observed.batch, WINDOW, snapshot.params.initial_memory(streams)).experience
         found: dict[str, list[float]] = {}
@@ -170,6 +174,7 @@ def compiled(trainer: Trainer) -> CompiledTrainer:
 
 def streams_of(experience: Any, part: slice) -> Any:
     """Some streams of an experience on the host."""
+    # Memory has no time axis, so streams are its first axis and the second one of everything else.
     memory = jax.tree.map(lambda x: np.asarray(x)[part], experience.memory)
     return jax.tree.map(lambda x: x[:, part], experience._replace(memory=()))._replace(memory=memory)
 
@@ -182,8 +187,10 @@ def choose_moments(returns: list[float | None]) -> dict[str, int]:
         return {"newborn": 0, "trained": last} if last else {"newborn": 0}
     middle = last // 2
     if known and max(known) > min(known):
+        # Of the best and not of the last return: an agent that forgets again was half trained on its way up.
         half = (known[0] + max(known)) / 2
         gaps = [np.inf if value is None else abs(value - half) for value in returns]
+        # Ends are excluded, since they are moments of their own.
         middle = min(range(1, last), key=lambda index: (gaps[index], abs(index - last // 2)))
     return {"newborn": 0, "learning": middle, "trained": last}
 

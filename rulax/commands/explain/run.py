@@ -34,6 +34,7 @@ def command(values: dict[str, Any]) -> int:
 def explain(config: ExplainConfig) -> Path:
     """Explain a rule; returns the folder with the page and the numbers."""
     folders.check_free(config.out)
+    # An explanation has neither config.json nor a checkpoint, so check_free does not know one when it sees it.
     if config.out and (Path(config.out) / folders.EXPLANATION).exists():
         raise UserError(f"{config.out} already holds an explanation; choose another --out")
     # Before numpy is imported: the threads of its many small products wait for each other longer than they compute, ten times as
@@ -65,11 +66,13 @@ class ExplainJob:
         total, before = sum(seconds for _, _, seconds in self.phases), 0.0
         for name, function, seconds in self.phases:
             yield
+            # `done` freezes what `before` is now; the closure would see it change.
             began, done = self.clock.seconds, before
             driver.phase(name)
 
             def report(part: float, said: str, name: str = name, done: float = done, seconds: float = seconds) -> bool:
                 self.latest = self.status_at((done + part * seconds) / total, name, said)
+                # Reported from inside of a phase, since these take minutes and the driver only looks between them.
                 driver.progress.update(self.latest)
                 return not driver.stopping
 
@@ -81,7 +84,9 @@ class ExplainJob:
 
     def status_at(self, part: float, phase: str, said: str) -> ExplainStatus:
         """What the bar shows when this part of the work is done."""
+        # From the time that it has really taken: the phases' seconds are of another machine and only give proportions.
         left = self.clock.seconds * (1 - part) / part if part > 0.01 else None
+        # Never the whole: 100 % would be read as the end while the page is still to be written.
         return ExplainStatus(min(SHARE - 1, int(SHARE * part)), phase, said, left)
 
     def status(self) -> ExplainStatus:
@@ -100,6 +105,7 @@ class ExplainJob:
         """The numbers and the page, from whatever there is."""
         from rulax.report.explain import write_explain_page  # with numpy
 
+        # Without indentation, because trajectories and weights are long lists of numbers.
         write_json(self.folder / folders.EXPLANATION, self.results(finished), indent=None)
         write_explain_page(self.folder)
 

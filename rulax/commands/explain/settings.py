@@ -47,6 +47,7 @@ def build_explain(values: Mapping[str, Any]) -> ExplainConfig:
     """A configuration from what the user gave."""
     given = read_values(ExplainConfig, values)
     if given.get("rule"):
+        # Without a rule there is nothing to recommend; `check` then asks for one.
         given.setdefault("steps", recommended_steps(given["rule"]))
     return assemble(ExplainConfig, given)
 

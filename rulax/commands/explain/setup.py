@@ -37,6 +37,7 @@ def set_up(config: ExplainConfig) -> Subject:
     from rulax.envs.base import HostEnvironment
 
     build.start_jax(config.platform)
+    # Made once more by `prepare`; here it only shows whether it can be used, before a trainer opens streams for a host environment.
     environment = build.make_environment(config.env, config.env_options)
     if isinstance(environment, HostEnvironment):
         raise UserError(f"'{config.env}' cannot be used here: {UNSEEN}")
@@ -59,10 +60,12 @@ def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
     if not isinstance(params, MetaNetwork):
         return None
     name, ablations = split_ablations(config.rule)
+    # Random weights have no file that would tell their sizes, so these are built as the rule itself was.
     if name == "disco":
         switches: dict[str, Any] = {ABLATIONS[each]: False for each in ablations}
         loaded = RuleFile(params, Sizes(**switches), {})
     else:
         loaded = without(load_rule(path_of(name)), ablations)
     sizes, constants, about = loaded.sizes, loaded.rule_settings.constants, dict(loaded.about)
+    # The network is that of the trainer, not the file's: it is what the agent is really taught by.
     return Inside(params, with_options(sizes, config.rule_options), with_options(constants, config.rule_options), about)

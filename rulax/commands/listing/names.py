@@ -25,6 +25,7 @@ def envs_command(values: dict[str, str]) -> int:
     from rulax.envs.registry import list_environments
 
     wanted = assemble(ListConfig, read_values(ListConfig, values)).filter
+    # Searched by name and description: whether it is installed, and the extra, are not what a filter is about.
     families = [each for each in adapter_families().values() if wanted.lower() in " ".join(described(each)[::3]).lower()]
     entries = [(entry.name, entry.summary) for entry in list_environments()]
     if show("envs", "environment", entries, wanted, bool(families)) and families:
@@ -42,6 +43,7 @@ def show_ids(family: AdapterFamily) -> None:
     """Every ID of one family, where its package is there and keeps a list."""
     if not family.installed:
         return
+    # Imported only when one family is asked for, since it imports that family's package.
     ids = importlib.import_module(f"rulax.envs.adapters.{family.prefix}").ids()
     if ids:
         print()
@@ -91,6 +93,7 @@ def mark(name: str) -> str:
 
 def get_rule_command(values: dict[str, str]) -> int:
     """Entry point of `rulax rules get`."""
+    # The name is checked first, without JAX.
     from rulax.rules.registry import RULES, UnknownRule
 
     config = assemble(GetRuleConfig, read_values(GetRuleConfig, values))
@@ -116,6 +119,7 @@ def show(command: str, kind: str, entries: list[tuple[str, str]], wanted: str, o
     if not chosen and others:
         return False
     if not chosen:
+        # `rulax rules gte NAME` arrives here as a filter.
         known = [name for name, _ in entries] + (["get"] if command == "rules" else [])
         raise UserError(f"no {kind} contains '{wanted}'{suggestion(wanted, known, f'`rulax {command}` lists all')}")
     width = max(len(name) for name, _ in chosen)

@@ -49,6 +49,7 @@ def board_command(values: dict[str, Any]) -> int:
         raise UserError(f"{config.folder} is no folder; `rulax board DIR` shows the runs in DIR")
     if importlib.util.find_spec("tensorboard") is None:
         raise UserError("rulax board needs TensorBoard, which is not installed: pip install 'rulax[board]'")
+    # As a module of this interpreter: its script may not be on the path, or belong to another environment.
     line = [sys.executable, "-m", "tensorboard.main", "--logdir", config.folder, "--port", str(config.port)]
     return subprocess.run(line, check=False).returncode
 
@@ -72,20 +73,24 @@ def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
     if is_run:
         yield folder
     if not is_run or inside:
+        # Not a recursive glob, which would also walk through every cell, checkpoint and event file below a run.
         with os.scandir(folder) as entries:
             below = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
         for path in below:
+            # `inside` is not passed on: whoever names a comparison sees its cells, but not what is inside of those.
             yield from run_folders(Path(path))
 
 
 def describe(folder: Path, root: Path) -> Entry:
     """One run in a few numbers. A run that was killed has no summary: then its metrics are counted."""
+    # Lenient readers: one damaged run must not keep the others from being listed.
     config, summary = read_json(folder / folders.CONFIG), read_json(folder / folders.SUMMARY)
     settings = config.get("settings", {})
     rows, broken = metrics(folder)
     last = rows[-1] if rows else {}
     entry: Entry = dict.fromkeys(COLUMNS) | {
         "folder": "." if folder == root else str(folder.relative_to(root)),
+        # Folders from before there was a kind; the strict reader would do the same.
         "kind": config.get("kind") or ("discover" if "discovery" in config else "train"),
         "env": settings.get("env") or settings.get("suite") or joined(settings.get("envs")),
         "rule": settings.get("rule") or settings.get("init") or joined(settings.get("rules")) or "random",
@@ -173,6 +178,7 @@ def matches(entry: Entry, wanted: dict[str, Any]) -> bool:
 
 def ordered(entries: list[Entry], name: str, reverse: bool) -> list[Entry]:
     """Sorted by a column; runs without a value come last, whichever way."""
+    # None cannot be compared with numbers, and `reverse` would bring such runs to the front.
     known = [entry for entry in entries if entry[name] is not None]
     return sorted(known, key=lambda entry: entry[name], reverse=reverse) + [entry for entry in entries if entry[name] is None]
 
@@ -185,6 +191,7 @@ def notes(entries: list[Entry], sort: str) -> list[str]:
         for entry in entries
         if entry["broken_lines"]
     ]
+    # Other columns, such as seconds, can be compared between any runs.
     if sort in SCORES:
         scored = [entry for entry in entries if entry[sort] is not None]
         for column, words in (("kind", "kinds"), ("env", "environments"), ("budget", "budgets")):

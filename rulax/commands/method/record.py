@@ -42,7 +42,9 @@ class Seed(NamedTuple):
         cls, seed: int, tested: Tested, latest: Progress | None, curve: list[tuple[int, float]], seconds: float, complete: bool
     ) -> Seed:
         values = np.asarray(tested.values, np.float64)
+        # One task has no deviation; NaN would spread through the interval of the whole record.
         deviation = float(values.std(ddof=1)) if values.size > 1 else 0.0
+        # Thinned: a curve with a point for every chunk would make up most of the record.
         every = max(1, -(-len(curve) // CURVE_POINTS))
         return cls(
             seed=seed,
@@ -69,6 +71,7 @@ def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed])
     random = float(np.mean([seed.random for seed in seeds]))
     published = experiment.published._asdict() if experiment.published else None
     details = mean_of([seed.details for seed in seeds])
+    # Missing means that the experiment sets no such condition; None that its number diverged, which must not pass.
     margin = details.get(WORST_MARGIN, 0.0)
     return {
         "id": f"{experiment.method}.{experiment.name}",
@@ -126,6 +129,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, json.JSONDecodeError) as error:
+        # Not taken for missing: overwriting would silently lose the seeds that it holds.
         raise UserError(f"{path} cannot be read: {error}; remove it to run that experiment again") from None
 
 

@@ -33,6 +33,7 @@ def command(values: dict[str, Any]) -> int:
         list_methods()
         return 0
     config, folder = resumed(values) if values.get("resume") else fresh(values)
+    # Built before JAX starts: a name that does not exist, in a folder of another version, is refused at once.
     job, progress = MethodJob(config, folder), make_progress(config.quiet)
     start_jax(config.platform)
     with StopRequest(progress.message) as stop:
@@ -41,6 +42,7 @@ def command(values: dict[str, Any]) -> int:
         print(folder)
     else:
         show(records, folder)
+    # Unlike other commands: experiments have goals, and a script or CI wants to know whether they were reached.
     return 0 if all(record["pass"] for record in records) else 1
 
 
@@ -71,6 +73,7 @@ class MethodJob:
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Every seed of every experiment."""
+        # Said once for each method, not for each of its experiments; of `all` the others still run.
         left_out = {each.method: why for each in self.experiments if (why := each.unavailable())}
         for method, why in left_out.items():
             driver.message(f"{method} is left out: {why}")
@@ -87,6 +90,7 @@ class MethodJob:
                 continue
             driver.progress.rename(f"{experiment.method} {experiment.name} · seed {seed}")
             seeds.append((yield from self.one_seed(experiment, seed, driver)))
+            # The whole record anew after every seed: means and intervals in it are always those of the seeds that it lists.
             write_json(path, make_record(experiment, self.config, seeds))
         record = read_record(path)
         assert record is not None
@@ -108,6 +112,7 @@ class MethodJob:
             total = round(latest.meta_updates / max(latest.fraction, 1e-9))
             self.latest = SeedStatus(latest.meta_updates, total, latest.value, left)
         driver.progress.phase("testing")
+        # Also when the budget ended it: a number for what was reached says more than none, and `complete` tells the two apart.
         tested = study.test()
         return Seed.of(seed, tested, latest, curve, time.perf_counter() - began, study.done())
 
@@ -121,6 +126,7 @@ class MethodJob:
     def conclude(self, finished: bool) -> list[Record]:
         """The records; when all of them are there, a table and a picture."""
         if finished:
+            # Not before: listing.runs takes the table as the sign that a folder is finished.
             write_summary(self.folder, self.records)
         return self.records
 

@@ -22,6 +22,7 @@ def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
     """A new folder, once it is certain that everything named exists."""
     config = assemble(MethodConfig, read_values(MethodConfig, values))
     check_bounds(config)
+    # Only for its errors, before a folder is made for something that cannot run.
     chosen(config)
     folders.check_free(config.out)
     folder = folders.create_new(config.out, KIND, config.method)
@@ -49,6 +50,7 @@ def chosen(config: MethodConfig) -> list[Experiment]:
     if name not in METHODS:
         raise UserError(f"unknown method '{name}'{suggestion(name, [*METHODS, 'list', 'all'])}")
     experiments = experiments_of(name)
+    # A method that was named and cannot run is an error; with `all` it is left out with a message instead.
     if why := experiments[0].unavailable():
         raise UserError(f"{name} cannot run: {why}")
     if not config.experiment:

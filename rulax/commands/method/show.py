@@ -82,11 +82,13 @@ def picture(records: list[dict[str, Any]]) -> bytes:
     """One line per experiment: our score with its interval, and what was published."""
     import matplotlib
 
+    # Before pyplot is imported, which would otherwise look for a display.
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.5, 1.2 + 0.36 * len(records)), layout="constrained")
     for place, record in enumerate(reversed(records)):
+        # The interval is in units of the metric and is drawn on the axis of scores.
         gap = abs(record["reference"]["value"] - record["random"]) or 1.0
         colour = "#777777" if record["goal"] is None else "#2a7f62" if record["pass"] else "#c4573a"
         axes.errorbar(record["score"], place, xerr=record["ci95"] / gap, fmt="o", color=colour, capsize=3)
@@ -100,5 +102,6 @@ def picture(records: list[dict[str, Any]]) -> bytes:
     axes.spines[["top", "right"]].set_visible(False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=140)
+    # pyplot keeps every figure until it is closed.
     plt.close(figure)
     return buffer.getvalue()

@@ -35,6 +35,7 @@ class AgentHandle:
 
         An agent with `memory_level` "trial" is played as it was trained by `reset(Level.EPISODE)` between the episodes of a trial.
         """
+        # Below that the memory stays, and the network itself clears what does not last beyond `first`.
         if level == Level.LIFE:
             self.memory: PyTree = None
         self.frames: PyTree = None  # the last ones, where the environment stacks them
@@ -48,6 +49,7 @@ class AgentHandle:
         """
         if not greedy and key is None:
             raise ValueError("act(greedy=False) draws an action at random and needs a key, for example jax.random.key(0)")
+        # The agent was trained on what the adapter makes of an observation, so the same is done here to the environment's own.
         shown = self.environment.preprocess(observation)
         if isinstance(self.environment, Stacked):
             shown = self.frames = self.environment.push(self.frames, shown)
@@ -62,12 +64,14 @@ class AgentHandle:
         if self.memory is None:
             self.memory = self.params.initial_memory(streams)
         remembered = [leaf.shape[0] for leaf in jax.tree.leaves(self.memory)]
+        # Broadcasting might accept it silently and mix the memories of different episodes.
         if remembered and remembered[0] != streams:
             raise ValueError(
                 f"the agent remembers {remembered[0]} stream(s) of this episode, but was shown {streams}; call reset() first"
             )
         first = jnp.full(streams, self.first, jnp.int8)
         logits, self.memory = _decide(self.params, batch, first, self.memory)
+        # Only after the network has seen it: the next observation goes on with the same episode.
         self.first = Level.NOTHING
         chosen = likeliest_choice(logits) if greedy or key is None else self.params.sample(key, logits)
         action = self.environment.native_action(np.asarray(chosen))

@@ -48,6 +48,7 @@ class Run:
     @property
     def returns(self) -> np.ndarray:
         """Mean return of the episodes that ended in each part of the run, [P, K]; NaN where none ended."""
+        # Reshaped, because an empty list of rows has lost its second axis.
         return as_array([row["return_per_seed"] for row in self.rows]).reshape(-1, self.config.seeds)
 
     @property
@@ -61,6 +62,7 @@ class Run:
         names = [name for name in (self.rows[-1] if self.rows else {}) if not name.endswith("_per_seed")]
         return {name: as_array([row.get(name) for row in self.rows]) for name in names}
 
+    # Cached: handles remember their episode, so asking twice must give the same ones, and restoring builds a trainer.
     @functools.cached_property
     def agents(self) -> list[AgentHandle]:
         """The trained agents, one per seed."""
@@ -107,6 +109,7 @@ class Run:
         from rulax.report.train import write_train_page
 
         assert self.folder is not None
+        # Before the page, which reads it.
         write_json(self.folder / folders.SUMMARY, self.summary())
         plot.save_curve(self.folder / folders.CURVE, self.steps, self.returns, self.title)
         write_train_page(self.folder)
@@ -128,10 +131,12 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
     `env` and `rule` are needed only for the agents of a run that was made with an `Environment` or a `Recipe` of your own.
     """
     folder = Path(folder)
+    # A name would be silently ignored, as the folder says already what the run was made with.
     if isinstance(env, str) or isinstance(rule, str):
         raise UserError("load takes an Environment and a Recipe of your own; a run that has names for them needs neither")
     config = saved_config(read_record(folder, KIND), {})
     rows = read_rows(folder)
+    # From the rows and not from summary.json, which a killed run does not have and a resumed one has outlived.
     finished = bool(rows) and rows[-1]["step"] >= config.steps
     run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
     run.own = own_objects(env, rule)
@@ -143,10 +148,12 @@ def restore(run: Run) -> tuple[Any, Any, Any]:
     from rulax.records import checkpoint
 
     assert run.folder is not None
+    # Only here and not in `load`: curve and numbers of such a run can be read without its objects.
     check_own(folders.read_config(run.folder), str(run.folder), *run.own)
     prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
     state = checkpoint.unpack(checkpoint.load(path), prepared.trainer.skeleton(), path)
+    # Agents need the parameters and the environment's description, not the streams that a host trainer has opened.
     prepared.trainer.close()
     return prepared.environment, prepared.trainer, state
 
@@ -156,6 +163,7 @@ def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
     from rulax.envs.base import Environment, HostEnvironment
     from rulax.rules.base import Recipe
 
+    # None, that nothing was given, stays None as well.
     environment = env if not isinstance(env, str) else None
     if environment is not None and not isinstance(env, Environment | HostEnvironment):
         hint = HAND_OVER if of_gymnasium(env) or callable(env) else ""
@@ -168,4 +176,5 @@ def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
 
 def of_gymnasium(env: Any) -> bool:
     """Whether it is an environment of Gymnasium, a single copy of which is not enough. Gymnasium itself is not imported."""
+    # Whoever holds such an environment has imported the package; for all others it may not even be installed.
     return "gymnasium" in sys.modules and isinstance(env, sys.modules["gymnasium"].Env)

@@ -45,8 +45,10 @@ def command(values: dict[str, Any]) -> int:
 
 def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, recipe: Any = None) -> Run:
     """Train from the beginning."""
+    # Before anything is built: the check costs nothing, and building makes the environment.
     folders.check_free(config.out)
     prepared, progress = prepare(config, environment, recipe), make_progress(config.quiet)
+    # By shapes alone: the number of parameters is known before a single array is made.
     agent = jax.eval_shape(prepared.trainer.agent, prepared.trainer.skeleton())
     progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(split(agent)[0])))} parameters")
     return begin(prepared, progress, on_disk)
@@ -55,14 +57,17 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
 def begin(prepared: Prepared, progress: Silent, on_disk: bool = True, stop: StopRequest | None = None) -> Run:
     """Train what has been prepared; several runs can share one view of their progress and one request to stop."""
     config = prepared.config
+    # Rounded up, as the trainer does: the budget is reached, not undershot.
     iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
     wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
     announce(prepared, progress)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:  # from here on there is a folder to go on from
         with first_reset(prepared):
+            # Before the folder is made: an environment that cannot even be reset leaves no empty run behind.
             state = prepared.trainer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, config.env, config.rule) if on_disk else None
         if folder is not None:
+            # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
             write_json(folder / folders.CONFIG, prepared.record)
         job = TrainJob(prepared, folder, state, Recorder(max(1, wanted), prepared.trainer.steps_per_iteration), Clock())
         job.save()  # before compiling, which can take long
@@ -78,16 +83,20 @@ def resume(
 ) -> Run:
     """Go on from the checkpoint in a run folder. The user's own objects must be given again, from Python."""
     folder = Path(values["resume"])
+    # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
     given = read_values(TrainConfig, values)
     changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
     path = folder / folders.CHECKPOINT
     found = checkpoint.load(path)
     config = saved_config(record, changes)
+    # Without this an object of the user's own would be looked up by its name, and found missing or mistaken for something else.
     check_own(record, str(folder), environment, recipe)
     made = found.facts["step"]
     resuming.check_budget(folder, made, config.steps, "steps" in given, "steps")
     prepared = prepare(config, environment, recipe)
+    # A config.json that was edited by hand, or a checkpoint that was copied from elsewhere, may fit in all shapes and still be
+    # another run.
     if prepared.record["fingerprint"] != found.facts["fingerprint"]:
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
     state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
@@ -95,9 +104,11 @@ def resume(
     announce(prepared, progress)
     with first_reset(prepared):
         state = prepared.trainer.resume(state)
+    # Rewritten for a changed budget and today's names; the command stays the one that started the run.
     write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
     # A folder from before processor time was counted stays without it.
     clock = Clock(found.facts["seconds"], found.facts.get("cpu_seconds") or float("nan"))
+    # The window is that of the checkpoint, whatever the budget is now: an unfinished row can only be finished in the same length.
     recorder = Recorder(found.facts["window"], prepared.trainer.steps_per_iteration, made, found.pending)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
         return drive(TrainJob(prepared, folder, state, recorder, clock), progress, stop)
@@ -127,6 +138,7 @@ class TrainJob:
         self.prepared, self.folder, self.config, self.trainer = prepared, folder, prepared.config, prepared.trainer
         self.state, self.recorder, self.clock, self.pace = state, recorder, clock, Pace()
         self.log = RunLog(folder, KIND, recorder.step, writers_for(prepared, folder))
+        # Rows that survive a resumption hold the restarts of earlier parts; the trainer counts from 0 again.
         self.restarts_before = sum(row.get(RESTARTS) or 0 for row in self.log.rows)
         self.failure: EnvironmentFailed | None = None
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
@@ -138,10 +150,14 @@ class TrainJob:
         while not self.trainer.done(self.state):
             yield
             self.chunk()
+        # Only at the end: an interrupted run keeps its unfinished row in the checkpoint, so that the curve is the same as without
+        # the interruption.
         self.log.write(self.recorder.flush(self.clock.seconds))
 
     def chunk(self) -> None:
         """About a second of training. Should it go wrong, the state before it is kept."""
+        # `advance` consumes the state, so going back needs a copy. A large one would cost time and memory at every chunk; then the
+        # last periodic checkpoint has to do. Without a folder nobody could use it.
         small = self.folder is not None and checkpoint.size_of(self.state) < BACKUP_BYTES
         backup = checkpoint.copy_of(self.state) if small else None
         try:
@@ -151,6 +167,7 @@ class TrainJob:
             self.failure = error
             raise TrainingStopped(f"training stopped: {error}{self.what_is_kept()}") from error
         self.state = state
+        # Before anything is recorded: the rows must not go beyond the state that is kept.
         bad = first_bad(metrics)
         if bad is not None:
             if backup is not None:
@@ -158,8 +175,10 @@ class TrainJob:
                 self.save()
             raise TrainingStopped(self.what_went_wrong(*bad))
         self.log.write(self.recorder.add(metrics, self.clock.seconds))
+        # Where no episode ended in this chunk the bar keeps showing the last known return.
         if np.sum(metrics["episodes"]):
             self.recent_return = float(np.sum(metrics["episode_return"]) / np.sum(metrics["episodes"]))
+        # After the first chunk, the one that compiles: the speed would be far too low with it.
         self.pace.begin(self.recorder.step)
 
     def save(self) -> None:
@@ -169,8 +188,10 @@ class TrainJob:
         facts = {
             "step": self.recorder.step,
             "seconds": self.clock.seconds,
+            # NaN, for a run from before it was counted, becomes null: JSON has no NaN.
             "cpu_seconds": number(self.clock.cpu_seconds),
             "window": self.recorder.window,
+            # So that a resumption can tell whether config.json still describes this state.
             "fingerprint": self.prepared.record["fingerprint"],
         }
         checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
@@ -181,6 +202,7 @@ class TrainJob:
         run.source = (self.prepared.environment, self.trainer, self.state)
         run.steps_per_second = self.status().steps_per_second
         run.cpu_seconds, run.made, run.last_failure = self.clock.cpu_seconds, self.recorder.step, self.trainer.last_failure
+        # The chunk that failed has no row, so the restarts that led up to the failure are in no row either.
         if self.failure is not None:
             run.restarts = self.restarts_before + self.failure.restarts
         if self.folder is not None:
@@ -198,11 +220,13 @@ class TrainJob:
         """What the progress bar shows."""
         step, total = self.recorder.step, self.config.steps
         speed, left = self.pace.measure(step, total)
+        # The last iteration may go beyond the budget, which would show as more than 100 %.
         return Status(min(step, total), total, speed * self.config.seeds, self.recent_return, left)
 
     def what_went_wrong(self, name: str, iteration: int, seed: int) -> str:
         """One sentence: what, where, when, and what is left."""
         size = self.trainer.steps_per_iteration
+        # The recorder has not seen the bad chunk, so it stands where that chunk began.
         first = self.recorder.step + iteration * size
         return (
             f"training stopped: {BAD.get(name, name)} was not a finite number in environment '{self.config.env}' between steps "
@@ -230,6 +254,7 @@ def writers_for(prepared: Prepared, folder: Path | None) -> list[Writer]:
     """Where else every number goes: Weights & Biases, if the user asked for it."""
     if not prepared.config.wandb:
         return []
+    # Only here: the package is optional, and logging in goes over the network.
     from rulax.records.wandb_writer import WandbWriter
 
     return [WandbWriter(prepared.config.wandb, folder, prepared.record)]

@@ -48,7 +48,9 @@ def build_train(values: Mapping[str, Any]) -> TrainConfig:
     """A configuration from what the user gave and the preset they named, if any."""
     given = read_values(TrainConfig, values)
     if given.get("preset"):
+        # The example is for the error message of `check_train`, not a setting.
         given = merge(read_preset(TrainConfig, given["preset"], frozenset({EXAMPLE})), given)
+    # After the preset, which may name the rule that this depends on, or the steps themselves.
     given.setdefault("steps", recommended_steps(given.get("rule", DEFAULT_RULE)))
     return assemble(TrainConfig, given)
 

@@ -38,8 +38,11 @@ def prepare(
     config: TrainConfig, environment: Environment | HostEnvironment | None = None, recipe: Recipe | None = None
 ) -> Prepared:
     """Check and build. Environment and recipe may be handed over ready-made, from Python."""
+    # From cheap to expensive: settings, then the rule, then JAX and the environment, then the trainer. A typing error is reported
+    # at once.
     check_train(config)
     check_wandb(config.wandb)
+    # Noted before both variables are filled in from names.
     custom = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
     recipe = build.make_recipe(config.rule, config.rule_options, config.overrides, recipe)
     build.start_jax(config.platform, config.precision)
@@ -47,6 +50,7 @@ def prepare(
         environment = build.make_environment(config.env, config.env_options)
     check_task(config, environment)
     check_host(config, environment)
+    # Rounding up to whole iterations is harmless, but a budget below a single one might be exceeded many times over.
     least = recipe.learning.streams * recipe.learning.unroll
     if config.steps < least:
         raise UserError(
@@ -59,6 +63,7 @@ def prepare(
     trainer = build.make_trainer(environment, recipe, config)
     try:
         check_trainer(trainer, config)
+    # Also Ctrl-C: a trainer of host environments holds its streams open, and nobody else could close them.
     except BaseException:
         trainer.close()
         raise
@@ -81,6 +86,7 @@ def check_host(config: TrainConfig, environment: Environment | HostEnvironment) 
     """Refuse settings that would silently do nothing: some are only for environments that step on the CPU."""
     from rulax.envs.base import HostEnvironment
 
+    # An explicit setting without effect is a misunderstanding; a default one is not, so only what was given counts.
     given = config.host_only()
     if given and not isinstance(environment, HostEnvironment):
         raise UserError(f"{given[0]} is for environments that step on the CPU, and '{config.env}' runs on the device; leave it out")
@@ -88,6 +94,7 @@ def check_host(config: TrainConfig, environment: Environment | HostEnvironment) 
 
 def check_trainer(trainer: Trainer, config: TrainConfig) -> None:
     """That there is time to learn, and that one iteration can be traced: parts that do not fit together fail here."""
+    # Such a run would end normally with an untrained agent, which looks like a rule that does not work.
     warm = trainer.warm_iterations
     if warm >= trainer.total_iterations:
         raise UserError(
@@ -143,8 +150,10 @@ def make_record(config: TrainConfig, recipe: Recipe, custom: list[str]) -> dict[
 
     `custom` names what was an object of the user's own, which has no name that would make it again.
     """
+    # Agents' settings are recorded resolved and not as overrides: a rule may recommend something else in a later version.
     settings = recorded(config)
     learning, network = dataclasses.asdict(recipe.learning), dataclasses.asdict(recipe.network)
+    # The budget is not part of it, nor is where and how often something is written: a resumed run may change those.
     fixed = {name: settings[name] for name in FIXES_THE_RESULT}
     if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
         fixed["overlap"] = config.overlap
@@ -154,6 +163,8 @@ def make_record(config: TrainConfig, recipe: Recipe, custom: list[str]) -> dict[
 
 def saved_settings(record: dict[str, Any]) -> dict[str, Any]:
     """Every setting of an earlier run by name, those of its agents included."""
+    # Settings that no longer exist are dropped: the curve of such a run can still be read, while its checkpoint has another
+    # fingerprint and is refused.
     known = {field.name for part in (Learning, Network) for field in dataclasses.fields(part)}
     agents = {name: value for part in ("learning", "network") for name, value in record[part].items() if name in known}
     return record["settings"] | agents
@@ -161,4 +172,5 @@ def saved_settings(record: dict[str, Any]) -> dict[str, Any]:
 
 def saved_config(record: dict[str, Any], changes: dict[str, Any]) -> TrainConfig:
     """The configuration of an earlier run, with the changes that a resumed run may make."""
+    # Through the same function as a new run, so that values read from JSON are converted and checked like a user's.
     return build_train(saved_settings(record) | changes)
