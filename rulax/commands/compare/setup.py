@@ -80,7 +80,7 @@ class Setup:
     def move_to(self, folder: Path) -> None:
         """The folder has its name now."""
         self.folder, self.config = folder, dataclasses.replace(self.config, out=str(folder))
-        self.cells = plan(self.config, folder)
+        self.cells, self.undecided = plan(self.config, folder), bool(trials(self.config))  # `choose` decides for these cells anew
 
     def choose(self) -> None:
         """Once all trials are done, every rule goes on with the best it found."""
