@@ -131,10 +131,11 @@ def test_a_recurrent_agent_learns_it_if_its_memory_lasts_for_a_trial(level, reac
     made = make_rule("ppo")
     learning = dataclasses.replace(made.learning, streams=128, unroll=2 * EPISODES, learning_rate=3e-3, schedule="constant")
     network = dataclasses.replace(made.network, hidden=(32,), core="gru", core_size=32, memory_level=level)
-    config = TrainerConfig(total_steps=200 * 128 * 2 * EPISODES)
+    config = TrainerConfig(seeds=4, total_steps=200 * 128 * 2 * EPISODES)
     trainer = make_trainer(environment, Recipe(made.rule, learning, network), config)
     state = trainer.init(jax.random.key(0))
     while not trainer.done(state):
         state, metrics = trainer.advance(state)
-    best = float(metrics["episode_return"][-1, 0] / metrics["episodes"][-1, 0])
-    assert best > 3.8 if reached else best < 2.8
+    # The mean over four agents: one agent in one iteration is 128 trials, a policy that still explores, and so a noisy number.
+    last = float(metrics["episode_return"][-1].sum() / metrics["episodes"][-1].sum())
+    assert last > 3.8 if reached else last < 2.8
