@@ -1,5 +1,5 @@
 # Two commands for a newcomer, each of which does all its own set-up:
-#   make demo   train an agent on Catch and look at the result
+#   make demo   train agents on Catch by a rule that was discovered, and look at the result
 #   make test   lint, type check, all tests
 # and make docs, which builds the documentation into build/site.
 PYTHON ?= python3
@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 ADAPTERS := build/adapters
 
-.PHONY: demo test test-slow test-adapters docs setup setup-dev setup-docs lint clean
+.PHONY: demo test test-wheel test-slow test-adapters docs setup setup-dev setup-docs setup-browser lint clean
 
 demo: setup
 	$(BIN)/rulax train --preset demo
@@ -16,6 +16,10 @@ demo: setup
 test: setup-dev lint
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20
 	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20 -m 'learning and not slow'
+
+# What a user gets from `pip install`: built, installed into an environment of its own, and used outside of the clone.
+test-wheel: setup
+	tools/try_wheel.sh $(PYTHON)
 
 test-slow: setup-dev
 	JAX_PLATFORMS=cpu RULAX_TEST_COMPILE=full $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 20 -m slow
@@ -38,6 +42,10 @@ lint: setup-dev
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 setup-docs: $(VENV)/.installed-docs
+
+# Chromium for the tests of pages, from the system's packages (332 MB); where it is missing, `make test` skips them and says so.
+setup-browser:
+	command -v chromium > /dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends chromium fonts-dejavu-core; }
 
 # The stamps make a second call start at once; they are renewed when the project's own requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt

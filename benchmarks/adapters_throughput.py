@@ -48,15 +48,15 @@ def copies(make_one):
         seeds = np.random.SeedSequence(0).generate_state(
             streams
         )  # the adapter's: some of Crafter's environments take twice as long
-        worlds = [make_one(int(seed)) for seed in seeds]
-        for world in worlds:
-            world.reset()
+        environments = [make_one(int(seed)) for seed in seeds]
+        for environment in environments:
+            environment.reset()
 
         def step(actions):
-            for world, action in zip(worlds, actions, strict=True):
-                outcome = world.step(int(action))
+            for environment, action in zip(environments, actions, strict=True):
+                outcome = environment.step(int(action))
                 if outcome.last() if hasattr(outcome, "last") else any(outcome[2:-1]):
-                    world.reset()
+                    environment.reset()
 
         return step
 

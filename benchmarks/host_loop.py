@@ -190,13 +190,13 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.0, help="seconds that a step of `images` waits")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    for world in given.environments:
+    for environment in given.environments:
         for overlap in given.overlap:
-            result = measure(world, overlap, given.rounds, given.iterations, given.pause)
+            result = measure(environment, overlap, given.rounds, given.iterations, given.pause)
             if given.json:
                 print(json.dumps(result), flush=True)
                 continue
-            print(f"{world}, overlap {overlap}, ms per iteration (ratio):", flush=True)
+            print(f"{environment}, overlap {overlap}, ms per iteration (ratio):", flush=True)
             for unit in ("wall", "cpu"):
                 shown = [f"{part} {result[f'{part}_{unit}_ms']}" for part in ("bare", "network")]
                 shown += [

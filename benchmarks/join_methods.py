@@ -8,10 +8,11 @@ Reads every `*.json` in the folder, in the order of `rulax method list`, and wri
 import argparse
 from pathlib import Path
 
-from rulax.commands.method.record import read_record
+from rulax.commands.method.record import read_experiment
 from rulax.commands.method.show import TABLE, markdown, picture
 from rulax.files import write_atomically
 from rulax.methods.catalogue import METHODS, experiments_of
+from rulax.report.plot import save_figure
 
 
 def main() -> None:
@@ -20,12 +21,12 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=None)
     arguments = parser.parse_args()
     names = [f"{method}.{each.name}" for method in METHODS for each in experiments_of(method)]
-    records = [record for name in names if (record := read_record(arguments.folder / f"{name}.json"))]
+    records = [record for name in names if (record := read_experiment(arguments.folder / f"{name}.json"))]
     if not records:
         parser.error(f"there is no record in {arguments.folder}; a run of `rulax method` leaves one per experiment in its folder")
     write_atomically(arguments.folder / TABLE, markdown(records))
     if arguments.picture:
-        write_atomically(arguments.picture, picture(records))
+        save_figure(arguments.picture, picture(records))
     left = [name for name in names if not (arguments.folder / f"{name}.json").exists()]
     print(f"{len(records)} records in {arguments.folder / TABLE}" + (f"; without {', '.join(left)}" if left else ""))
 

@@ -6,8 +6,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rulax.api import Run, compare, discover, load, train
+    from rulax import callbacks
+    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, method, play, train, tune, watch
     from rulax.commands.compare.show import Comparison
+    from rulax.commands.tune.show import Sweep
     from rulax.envs.registry import make
     from rulax.errors import Interrupted, TrainingStopped, UserError
     from rulax.rules.registry import make_rule as rule
@@ -19,34 +21,53 @@ _PUBLIC = {
     "Comparison": ("rulax.commands.compare.show", "Comparison"),
     "Interrupted": ("rulax.errors", "Interrupted"),
     "Run": ("rulax.api", "Run"),
+    "Sweep": ("rulax.commands.tune.show", "Sweep"),
     "TrainingStopped": ("rulax.errors", "TrainingStopped"),
     "UserError": ("rulax.errors", "UserError"),
     "compare": ("rulax.api", "compare"),
     "discover": ("rulax.api", "discover"),
+    "evaluate": ("rulax.api", "evaluate"),
+    "explain": ("rulax.api", "explain"),
     "load": ("rulax.api", "load"),
+    "load_agent": ("rulax.api", "load_agent"),
+    "method": ("rulax.api", "method"),
     "make": ("rulax.envs.registry", "make"),
+    "play": ("rulax.api", "play"),
     "rule": ("rulax.rules.registry", "make_rule"),
     "train": ("rulax.api", "train"),
+    "tune": ("rulax.api", "tune"),
+    "watch": ("rulax.api", "watch"),
 }
 
 __all__ = [
     "Comparison",
     "Interrupted",
     "Run",
+    "Sweep",
     "TrainingStopped",
     "UserError",
     "__version__",
+    "callbacks",
     "compare",
     "discover",
+    "evaluate",
+    "explain",
     "load",
+    "load_agent",
     "make",
+    "method",
+    "play",
     "rule",
     "train",
+    "tune",
+    "watch",
 ]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name on first use (PEP 562)."""
+    if name == "callbacks":
+        return importlib.import_module("rulax.callbacks")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'rulax' has no attribute '{name}'")
     module, attribute = _PUBLIC[name]

@@ -1,21 +1,35 @@
-"""What Python users call: `rulax.train(...)`, `rulax.discover(...)`, `rulax.compare(...)`, `rulax.load(folder)`."""
+"""What Python users call: `rulax.train(...)`, `rulax.tune(...)`, `rulax.compare(...)`, `rulax.discover(...)` and others.
+
+Wherever a name is expected, an object of the user's own may stand: an environment, a rule, a torso, a core.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rulax import own
 from rulax.commands.compare.settings import CompareConfig
 from rulax.commands.discover.settings import DiscoverConfig
+from rulax.commands.evaluate.run import evaluate
+from rulax.commands.play.run import play
 from rulax.commands.settings import read_values
+from rulax.commands.train.agent import load_agent
 from rulax.commands.train.result import Run, load, own_objects
 from rulax.commands.train.settings import TrainConfig, build_train
+from rulax.commands.tune.settings import TuneConfig
+from rulax.errors import UserError
 
 if TYPE_CHECKING:
     from rulax.commands.compare.show import Comparison
     from rulax.commands.discover.result import DiscoveryRun
+    from rulax.commands.explain.show import Explanation
+    from rulax.commands.method.show import MethodResults
+    from rulax.commands.tune.show import Sweep
+    from rulax.commands.watch.run import Watch
 
-__all__ = ["Run", "compare", "discover", "load", "train"]
+__all__ = ["Run", "compare", "discover", "evaluate", "explain", "load", "load_agent", "method", "play", "train", "tune", "watch"]
 
 
 def train(
@@ -24,49 +38,47 @@ def train(
     steps: Any = None,
     seeds: int | None = None,
     out: str | Path | None = None,
+    callback: Any = None,
     **overrides: Any,
 ) -> Run:
     """Train agents: `rulax.train("catch", rule="ppo", steps=100_000, seeds=3)`.
 
-    `env` and `rule` are names, or an `Environment` and a `Recipe` of your own (`from_gymnasium` of `envs/adapters/gymnasium.py`
-    makes the one). Every other setting of `rulax train` is a keyword: `seed`, `quiet`, `preset`, `task`, `env_options`,
-    `rule_options`, `learning_rate`, `hidden`, ... Without `out` nothing is written. `rulax.train(resume=folder, steps=...)` goes
-    on with an earlier run.
+    Args:
+        env: a name, or an environment of your own: an `Environment`, a `gymnasium.Env`, its class, or a function that makes one.
+        rule: a name or a rule file, or a rule of your own: an `UpdateRule`, a `Recipe`, or a function that returns one.
+        steps: environment steps per seed.
+        seeds: agents trained side by side.
+        out: the run folder; without it nothing is written.
+        callback: a function of a `rulax.callbacks.Point`, or a list of such, called at every logged point.
+        overrides: every other setting of `rulax train`: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`,
+            `learning_rate`, `hidden`, `torso`, `core`, ... (the last two also by an object of your own). `resume=folder` goes on
+            with an earlier run.
     """
+    from rulax.commands.train.callbacks import check_callbacks
     from rulax.commands.train.run import resume, start
 
-    values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **overrides}
-    # Before names are put in their place; what is neither is refused here, with a hint for Gymnasium's environments.
-    environment, recipe = own_objects(env, rule)
+    callbacks = check_callbacks(callback)
+    values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **held_networks(overrides)}
+    # Before names are put in their place; what is neither is refused here.
+    environment, recipe = own_objects(env, rule, overrides.get("env_options"), overrides.get("rule_options"))
     if values.get("resume"):
         # Objects cannot be converted to settings. The folder knows what they were called.
-        own = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
-        given = {name: value for name, value in values.items() if value is not None and name not in own}
-        return resume(read_values(TrainConfig, given), environment, recipe)
+        objects = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
+        given = {name: value for name, value in values.items() if value is not None and name not in objects}
+        return resume(read_values(TrainConfig, given), environment, recipe, callbacks=callbacks)
     if environment is not None:
-        name = getattr(env, "name", None)  # an adapter's environment has one
-        values["env"] = name if name and isinstance(name, str) else type(env).__name__
+        from rulax.envs.own import environment_name
+
+        values["env"] = environment_name(env)
     if recipe is not None:
-        values["rule"] = "custom"
+        from rulax.rules.own import rule_name
+
+        values["rule"] = rule_name(rule)
     # In Python results are held in memory, so a folder is made only for those who name one.
-    return start(build_train(values), out is not None, environment, recipe)
+    return start(build_train(values), out is not None, environment, recipe, callbacks)
 
 
-def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> DiscoveryRun:
-    """Discover a rule: `run = rulax.discover("grids", steps=100)`, then `run.rule_path`, `run.scores`, `run.rows`, `run.plot()`.
-
-    `suite` is the name of a suite, or environments: `"catch:rows=5,columns=5"`, or a list of such. Every other setting of
-    `rulax discover` is a keyword. Without `out` the run folder is a new one in `runs/`. `rulax.discover(resume=folder)` goes on
-    with an earlier run.
-    """
-    from rulax.commands.discover.run import discover_from
-
-    if isinstance(suite, list | tuple):
-        suite = ",".join(map(str, suite))
-    values: dict[str, Any] = {"suite": suite, "steps": steps, "out": out, **overrides}
-    return discover_from(read_values(DiscoverConfig, {name: value for name, value in values.items() if value is not None}))
-
-
+@own.holding()
 def compare(
     envs: Any = None,
     rules: Any = None,
@@ -75,16 +87,221 @@ def compare(
     out: str | Path | None = None,
     **overrides: Any,
 ) -> Comparison:
-    """Compare rules: `result = rulax.compare(["catch"], rules=["ppo", "actor_critic"], seeds=5)`, then `print(result.table)`.
+    """Compare rules: `result = rulax.compare(["catch"], rules=["ppo", my_rule], seeds=5)`, then `print(result.table)`.
 
-    Every other setting of `rulax compare` is a keyword; `reference` may be a mapping from environments to returns. Without `out`
-    the folder is a new one in `runs/`. `rulax.compare(resume=folder)` goes on with an earlier comparison.
+    Args:
+        envs: environments, by name or your own as in `train`; one with options is `"catch:rows=5"` or a mapping such as
+            `{"name": "catch", "rows": 5}`.
+        rules: rules, by name or your own as in `train`; one with options is `"ppo:clip=0.1"` or `{"name": "ppo", "clip": 0.1}`,
+            where settings such as `learning_rate` may stand as well.
+        steps: environment steps of every agent.
+        seeds: agents per rule and environment.
+        out: the folder; without it a new one in `runs/`.
+        overrides: every other setting of `rulax compare`; `reference` may be a mapping from environments to returns.
+            `resume=folder` goes on with an earlier comparison.
     """
     from rulax.commands.compare.run import compare_from
 
     if isinstance(overrides.get("reference"), dict):
         # As the command line writes it, so that both pass the same checks.
         overrides["reference"] = [f"{env}={value}" for env, value in overrides["reference"].items()]
+    overrides = held_networks(overrides)
     # Quiet unless asked otherwise, and therefore on the left of the user's own keywords.
-    values: dict[str, Any] = {"envs": envs, "rules": rules, "steps": steps, "seeds": seeds, "out": out, "quiet": True, **overrides}
+    values: dict[str, Any] = {"steps": steps, "seeds": seeds, "out": out, "quiet": True, **overrides}
+    values |= {"envs": held_environments(envs), "rules": held_rules(rules)}
     return compare_from(read_values(CompareConfig, {name: value for name, value in values.items() if value is not None}))
+
+
+@own.holding()
+def tune(
+    env: Any = None,
+    rule: Any = None,
+    space: Mapping[str, Any] | None = None,
+    trials: int | None = None,
+    steps: Any = None,
+    seeds: int | None = None,
+    out: str | Path | None = None,
+    **overrides: Any,
+) -> Sweep:
+    """Search for settings: `sweep = rulax.tune("catch", rule="ppo", space={"learning_rate": "1e-4:1e-2:log"}, trials=20)`.
+
+    Then `sweep.best` are the settings that were found, `sweep.run` a run with them on seeds that no trial had, `sweep.trials` and
+    `sweep.importances` what was tried and what mattered.
+
+    Args:
+        env: a name, or an environment of your own as in `train`.
+        rule: a name, a rule file, or a rule of your own as in `train`.
+        space: what may be tried, by setting, options of the rule as `"rule.discount"`: a list of values; a range as a tuple,
+            `(1e-4, 1e-2)` or `(1e-4, 1e-2, "log")`; or either as the command line writes it.
+        trials: how many settings to try.
+        steps: environment steps per agent, of the trials too unless `tune_steps` says otherwise.
+        seeds: agents trained with the best settings; `tune_seeds` are those of each trial.
+        out: the folder; without it a new one in `runs/`.
+        overrides: every other setting of `rulax tune`, those of `train` among them. `resume=folder` goes on with an earlier sweep.
+    """
+    from rulax.commands.tune.run import tune_from
+
+    values: dict[str, Any] = {
+        "trials": trials,
+        "steps": steps,
+        "seeds": seeds,
+        "out": out,
+        "quiet": True,
+        **held_networks(overrides),
+    }
+    if space is not None:
+        values["tune"] = [f"{name}={_written(name, tried)}" for name, tried in space.items()]
+    if env is not None:
+        values["env"] = (held_environments([env]) or ("",))[0]
+    if rule is not None:
+        values["rule"] = (held_rules([rule]) or ("",))[0]
+    return tune_from(read_values(TuneConfig, {name: value for name, value in values.items() if value is not None}))
+
+
+def _written(name: str, tried: Any) -> str:
+    """What may be tried for one setting, as the command line writes it."""
+    if isinstance(tried, str):
+        return tried
+    if isinstance(tried, tuple):
+        return ":".join(map(str, tried))
+    if not isinstance(tried, Iterable):
+        raise UserError(f"space: {name} must be a list of values or a range such as (1e-4, 1e-2, 'log'), not {tried!r}")
+    # The widths of a network are several numbers, and yet one value.
+    return ",".join("x".join(map(str, each)) if isinstance(each, list | tuple) else str(each) for each in tried)
+
+
+@own.holding()
+def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> DiscoveryRun:
+    """Discover a rule: `run = rulax.discover("grids", steps=100)`, then `run.rule_path`, `run.scores`, `run.rows`, `run.plot()`.
+
+    Args:
+        suite: the name of a suite; or environments, by name, with options, or your own, as in `compare`.
+        steps: meta-steps.
+        out: the run folder; without it a new one in `runs/`.
+        overrides: every other setting of `rulax discover`; `validation` takes environments like `suite`. `resume=folder` goes on
+            with an earlier run.
+    """
+    from rulax.commands.discover.run import discover_from
+
+    overrides = held_networks(overrides)
+    if "validation" in overrides:
+        overrides["validation"] = held_environments(overrides["validation"])
+    if suite is not None and not isinstance(suite, str):
+        suite = ",".join(held_environments(suite) or ())
+    values: dict[str, Any] = {"suite": suite, "steps": steps, "out": out, **overrides}
+    return discover_from(read_values(DiscoverConfig, {name: value for name, value in values.items() if value is not None}))
+
+
+@own.holding()
+def explain(rule: Any = None, env: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> Explanation:
+    """Explain a rule: `rulax.explain("disco103").page` is the page, `.results` its numbers.
+
+    Args:
+        rule: a name, a rule file, or a rule of your own as in `train`.
+        env: the environment in which an agent is trained for it; it must be compiled.
+        steps: environment steps of that agent.
+        out: the folder; without it a new one in `runs/`.
+        overrides: every other setting of `rulax explain`.
+    """
+    from rulax.commands.explain.run import explain_from
+
+    values: dict[str, Any] = {"steps": steps, "out": out, "quiet": True, **held_networks(overrides)}
+    values |= {name: names[0] for name, names in (("rule", held_rules(rule)), ("env", held_environments(env))) if names}
+    return explain_from({name: value for name, value in values.items() if value is not None})
+
+
+@own.holding()
+def method(name: Any = None, experiment: str | None = None, out: str | Path | None = None, **overrides: Any) -> MethodResults:
+    """Run experiments of the meta-RL family: `rulax.method("rl2", experiment="bandit-10x5", seeds=3).records`.
+
+    Args:
+        name: a method, "all", or experiments of your own (`rulax.methods.base.Experiment`, one or a list).
+        experiment: one experiment of it; without it all.
+        out: the folder; without it a new one in `runs/`.
+        overrides: every other setting of `rulax method`: `suite`, `seeds`, `seed`, `budget`; `resume=folder` goes on.
+    """
+    from rulax.commands.method.run import method_from
+    from rulax.commands.method.show import MethodResults
+
+    if name is not None and not isinstance(name, str):
+        name = own.hold("method", name, "own")
+    values: dict[str, Any] = {"method": name, "experiment": experiment, "out": out, "quiet": True, **overrides}
+    return MethodResults(*method_from({name: value for name, value in values.items() if value is not None}))
+
+
+def watch(run: str | Path | Run | DiscoveryRun | Comparison = "", port: int = 0) -> Watch:
+    """Serve the page of a run while it goes on: `page = rulax.watch("runs/catch-ppo-001")`, then `page.url` and `page.close()`.
+
+    Args:
+        run: its folder, or what `train`, `discover` or `compare` returned; without it, the run in `runs/` that was written to last.
+        port: of 127.0.0.1; 0 takes the first free one from 8300 on.
+
+    Returns at once; the page is served from a thread until it is closed or Python ends.
+    """
+    from rulax.commands.watch.run import Watch
+    from rulax.commands.watch.setup import find_run
+
+    folder = run if isinstance(run, str | Path) else run.folder
+    if folder is None:
+        raise UserError("this run was held in memory only, so there is nothing to watch; train with out='FOLDER'")
+    return Watch(find_run(folder), port)
+
+
+# -- objects in the place of names ---------------------------------------------------------------------------------------------
+
+
+def held_environments(envs: Any) -> tuple[str, ...] | None:
+    """Environments as the command line writes them; objects under names of their own."""
+    from rulax.envs.own import environment_name, is_environment
+    from rulax.envs.registry import list_environments
+
+    taken = tuple(entry.name for entry in list_environments())
+    return _held("env", envs, is_environment, environment_name, taken)
+
+
+def held_rules(rules: Any) -> tuple[str, ...] | None:
+    """Rules as the command line writes them; objects under names of their own."""
+    from rulax.rules.own import is_rule, rule_name
+    from rulax.rules.registry import RULES
+
+    return _held("rule", rules, is_rule, rule_name, tuple(RULES))
+
+
+def _held(
+    kind: own.Kind, things: Any, fits: Callable[[Any], bool], name_of: Callable[[Any], str], taken: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    if things is None:
+        return None
+    # A rule and a recipe are tuples, and yet one thing.
+    several = things if isinstance(things, Iterable) and not isinstance(things, str | dict) and not fits(things) else [things]
+    names: list[str] = []
+    objects: dict[str, Any] = {}
+    for thing in several:
+        options: dict[str, Any] = dict(thing) if isinstance(thing, dict) else {}
+        if isinstance(thing, dict):
+            if "name" not in options:
+                raise UserError(f"{kind}: {thing!r} has no 'name' (a name or an object); its other entries are options")
+            thing = options.pop("name")
+        if not isinstance(thing, str):
+            if not fits(thing):
+                raise UserError(f"{kind} must be a name or an object of your own, not {thing!r}")
+            # Two objects that call themselves the same are still two; one that is given twice, with other options, is one.
+            known = [name for name, other in objects.items() if other is thing]
+            name = known[0] if known else own.hold(kind, thing, name_of(thing), (*taken, *objects))
+            objects[name] = thing
+            thing = name
+        written = ",".join(f"{key}={list(value) if isinstance(value, tuple) else value}" for key, value in options.items())
+        names.append(f"{thing}:{written.replace(' ', '')}" if written else thing)
+    return tuple(names)
+
+
+def held_networks(overrides: dict[str, Any]) -> dict[str, Any]:
+    """Keywords in which a torso or core of the user's own has become a name."""
+    found: dict[str, Any] = {}
+    for name in ("torso", "core"):
+        given = overrides.get(name)
+        if given is not None and not isinstance(given, str):
+            if not callable(given):
+                raise UserError(f"{name} must be a name or a function that makes one, not {given!r}")
+            found[name] = own.hold(name, given, taken=("auto", "mlp", "none"))  # type: ignore[arg-type]
+    return overrides | found

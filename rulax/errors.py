@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 # Words of other libraries that are too far from ours for a spelling match.
@@ -19,6 +19,8 @@ SYNONYMS = {
     "buffer_size": "capacity",
     "update_epochs": "epochs",
     "max_grad_norm": "clip_gradient",
+    "norm_obs": "normalise_observations",
+    "norm_reward": "normalise_rewards",
     "output": "out",
     "environment": "env",
     "algo": "rule",
@@ -60,14 +62,11 @@ def _folded(name: str) -> str:
     return name.casefold().strip("-").replace("-", "_")
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name that the user most likely meant, if any is close."""
-    return next(iter(matches(word, known, most=1)), None)
+def suggestion(word: str, known: Iterable[str], otherwise: str = "", most: int = 1, shown: Callable[[str], str] = repr) -> str:
+    """The tail of an error sentence: `; did you mean 'x'?`, or `otherwise` if nothing is close; `shown` writes a name."""
+    return did_you_mean(*map(shown, matches(word, known, most))) or (f"; {otherwise}" if otherwise else "")
 
 
-def suggestion(word: str, known: Iterable[str], otherwise: str = "", most: int = 1) -> str:
-    """The tail of an error sentence: `; did you mean 'x'?`, or `otherwise` if nothing is close."""
-    near = matches(word, known, most)
-    if near:
-        return f"; did you mean {' or '.join(map(repr, near))}?"
-    return f"; {otherwise}" if otherwise else ""
+def did_you_mean(*names: str) -> str:
+    """That tail for names which are found already, as they are to be written; empty for none."""
+    return f"; did you mean {' or '.join(names)}?" if names else ""

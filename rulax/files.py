@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
 from pathlib import Path
 from typing import Any
+
+from rulax.errors import UserError
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -41,15 +44,33 @@ def read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def jsonable(value: Any) -> Any:
-    """A value as JSON has it: arrays become lists, and what is not a finite number becomes null, since it was not measured."""
+def load_json(path: Path, advice: str = "") -> dict[str, Any]:
+    """The object in a JSON file that must be there; else a `UserError`, which ends with the advice."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}{advice}") from None
+    if not isinstance(found, dict):
+        raise UserError(f"{path} cannot be read: it holds no JSON object{advice}")
+    return found
+
+
+def jsonable(value: Any, digits: int = 0) -> Any:
+    """A value as JSON has it: arrays become lists, and what is not a finite number becomes null, since it was not measured.
+
+    With `digits`, numbers that are not whole are rounded to so many significant ones.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: jsonable(getattr(value, field.name), digits) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {str(name): jsonable(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
+        return {str(name): jsonable(item, digits) for name, item in value.items()}
+    if isinstance(value, list | tuple | range):
+        return [jsonable(item, digits) for item in value]
     if hasattr(value, "tolist"):  # an array or a number of NumPy or JAX
-        return jsonable(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return jsonable(value.tolist(), digits)
+    if not isinstance(value, float):
+        return value
+    return None if not math.isfinite(value) else float(f"{value:.{digits}g}") if digits else value
 
 
 def safetensors_metadata(data: bytes) -> dict[str, str]:

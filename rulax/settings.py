@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from rulax.errors import UserError
+from rulax.own import OwnPart
 
 
 def setting(
@@ -48,6 +51,49 @@ def setting(
     return dataclasses.field(default=default, metadata=facts)
 
 
+class Bounds(dict[str, float]):
+    """The bounds of an argument, written where it is declared: `discount: Annotated[float, Bounds(at_least=0, at_most=1)]`."""
+
+
+Fraction = Annotated[float, Bounds(at_least=0, at_most=1)]
+
+
+def check_bounds(settings: Any) -> None:
+    """Each number of a dataclass against the bounds of its own field; a `UserError` names the first that is beyond them."""
+    for field in dataclasses.fields(settings):
+        check_value(field.name, getattr(settings, field.name), field.metadata.get("bounds", {}))
+
+
+def check_value(label: str, value: Any, bounds: Mapping[str, float]) -> None:
+    """One number, or each of a tuple, against its bounds; what has none, text and dictionaries among it, passes."""
+    if bounds.get("not_empty") and value == ():
+        raise UserError(f"{label} needs at least one number, for example 64")
+    for number in value if isinstance(value, tuple) else (value,):
+        if not _within(number, bounds):
+            found = f"{number:g}" if isinstance(number, float) else number
+            raise UserError(f"{label} must {_in_words(bounds)}, not {found}")
+
+
+def _within(number: Any, bounds: Mapping[str, float]) -> bool:
+    tests = {
+        "at_least": lambda bound: number >= bound,
+        "above": lambda bound: number > bound,
+        "at_most": lambda bound: number <= bound,
+        "below": lambda bound: number < bound,
+    }
+    return all(tests[name](bound) for name, bound in bounds.items() if name in tests)
+
+
+def _in_words(bounds: Mapping[str, float]) -> str:
+    if "at_least" in bounds and "at_most" in bounds:
+        return f"lie between {bounds['at_least']} and {bounds['at_most']}"
+    # Whoever gave -1 understands "must not be negative" sooner than a bound of 0.
+    if bounds.get("at_least") == 0 and "below" not in bounds:
+        return "not be negative"
+    words = {"at_least": "at least", "above": "greater than", "at_most": "at most", "below": "less than"}
+    return "be " + " and ".join(f"{words[name]} {bound}" for name, bound in bounds.items() if name in words)
+
+
 def earlier_names(*classes: type) -> dict[str, str]:
     """The names that fields had in earlier versions, each with today's."""
     fields = [field for cls in classes for field in dataclasses.fields(cls)]
@@ -81,11 +127,16 @@ class Learning:
     epochs: int = setting(1, at_least=1)
     """Passes over each batch with the same targets."""
     minibatches: int = setting(1, at_least=1)
-    """Parts into which a batch is split, by streams, in each pass."""
+    """Parts into which a batch is split in each pass."""
+    shuffle: Literal["streams", "steps"] = setting("streams", before="streams")
+    """What those parts are drawn from: whole streams, in which a recurrent agent can remember, or single steps."""
     learning_rate: float = setting(3e-4, above=0)
     """Step size at the start."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the step size falls to zero over the run."""
+    """How the step size falls to zero: over schedule_steps in training, over the lifetime of each agent in discovery."""
+    schedule_steps: int = setting(0, at_least=0, before=0)
+    """Environment steps over which a schedule falls: a shorter run is the start of one of this length. A longer run, and every
+    run if it is 0, falls over its own steps."""
     warmup_updates: int = setting(0, at_least=0)
     """Gradient steps over which the step size rises from zero."""
     clip_gradient: float = setting(0.0, at_least=0)
@@ -102,6 +153,10 @@ class Learning:
     """Adam: added to the denominator."""
     reward_scale: float = setting(1.0, above=0, before=1.0)
     """What rewards are multiplied with before the rule sees them; returns are reported as the environment pays them."""
+    normalise_observations: bool = setting(False, before=False)
+    """Show the agent observations with mean 0 and deviation 1, by running statistics that are saved with it."""
+    normalise_rewards: bool = setting(False, before=False)
+    """Divide rewards by the running deviation of their discounted return (discount 0.99) before the rule sees them."""
     slow_decay: float = setting(0.9, at_least=0, at_most=1)
     """How much of the slow copy of the agent stays at each update."""
 
@@ -110,8 +165,9 @@ class Learning:
 class Network:
     """What the agent is made of."""
 
-    torso: Literal["auto", "mlp", "conv", "strided", "impala"] = "auto"
-    """How images are read; auto takes conv from 8 x 8 pixels on, strided from 32 x 32 on, and mlp for all else."""
+    torso: Literal["auto", "mlp", "conv", "strided", "impala"] | OwnPart = "auto"
+    """How images are read; auto takes conv from 8 x 8 pixels on, strided from 32 x 32 on, and mlp for all else. Or your own, as
+    file.py:name."""
     hidden: tuple[int, ...] = setting((64, 64), at_least=1, not_empty=True)
     """Widths of the fully connected layers of the torso."""
     channels: tuple[int, ...] = setting((), at_least=1)
@@ -126,12 +182,14 @@ class Network:
     """Non-linearity of the torso."""
     activate_last: bool = True
     """Whether the torso's last layer is followed by the non-linearity (in the reference it is not)."""
-    core: Literal["none", "lstm", "gru"] = "none"
-    """Recurrent memory between torso and heads."""
+    core: Literal["none", "lstm", "gru"] | OwnPart = "none"
+    """Recurrent memory between torso and heads; or your own, as file.py:name."""
     core_size: int = setting(128, at_least=1)
     """Width of that memory."""
     memory_level: Literal["episode", "trial", "life"] = setting("episode", before="episode")
     """When that memory is cleared: at the start of every episode, of every trial or task, or never in a lifetime."""
+    action_distribution: Literal["gaussian", "squashed", "beta", "bins"] = setting("bins", before="bins")
+    """Policy over real-valued actions: Gaussian, clipped by the environment or squashed by tanh, Beta, or a choice of bins."""
     action_model: int = setting(128, at_least=1)
     """Width of the action-conditional LSTM, where a rule asks for predictions per action."""
     action_hidden: tuple[int, ...] = setting((128,), at_least=1)

@@ -10,9 +10,11 @@ import math
 import re
 import types
 import typing
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union
 
 from rulax.errors import UserError
+from rulax.own import OwnPart, is_own
 
 # -- numbers for a reader ------------------------------------------------------------------------------------------------------
 
@@ -48,6 +50,13 @@ def shown_return(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
+def with_interval(found: Mapping[str, float | None], shown: Callable[[float], str]) -> str:
+    """A `value` with its interval from `low` to `high`, if it has one: `0.5 [0.4, 0.6]`."""
+    value, *interval = (found[name] for name in ("value", "low", "high"))
+    assert value is not None
+    return shown(value) + (f" [{', '.join(map(shown, interval))}]" if None not in interval else "")  # type: ignore[arg-type]
+
+
 def plural(number: int, word: str) -> str:
     """`1 seed`, `3 seeds`."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
@@ -63,9 +72,15 @@ TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 def without_none(hint: Any) -> Any:
     """`T | None` -> `T`: `None` only says that a value may be left out."""
-    if typing.get_origin(hint) in (Union, types.UnionType):
+    if typing.get_origin(hint) in (Union, types.UnionType) and OwnPart not in typing.get_args(hint):
         (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
     return hint
+
+
+def choices_of(hint: Any) -> tuple[Any, ...]:
+    """The words that a type lists, as in `Literal["none", "lstm"] | OwnPart`; none if it lists no words."""
+    literals = [part for part in (hint, *typing.get_args(hint)) if typing.get_origin(part) is Literal]
+    return typing.get_args(literals[0]) if literals else ()
 
 
 def convert(label: str, hint: Any, value: Any) -> Any:
@@ -78,10 +93,11 @@ def convert(label: str, hint: Any, value: Any) -> Any:
         return to_int(label, value)
     if hint is float:
         return to_float(label, value)
-    if origin is Literal:
-        choices = typing.get_args(hint)
-        if value not in choices:
-            raise UserError(f"{label} expects one of {', '.join(map(str, choices))}, not {value!r}")
+    choices, own_too = choices_of(hint), OwnPart in typing.get_args(hint)
+    if choices:
+        if value not in choices and not (own_too and is_own(value)):
+            more = " or your own as file.py:name" if own_too else ""
+            raise UserError(f"{label} expects one of {', '.join(map(str, choices))}{more}, not {value!r}")
         return value
     if origin is tuple:
         return tuple(convert(label, typing.get_args(hint)[0], part) for part in words(value))

@@ -9,7 +9,7 @@ The paper's letters, given once: `policy` is pi, `state_prediction` y, `action_p
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeGuard, cast
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,23 @@ class Factored(NamedTuple):
     logits: Array  # [..., D, A]
 
 
-Policy = Array | Factored  # logits [..., A] where an action is one choice
+class RealPolicy(Protocol):
+    """A policy over actions of D real numbers, [..., D]: a NamedTuple of arrays with these methods (values/real_policies.py)."""
+
+    def sample(self, key: Array) -> Array:
+        """Draw actions [..., D]."""
+
+    def greedy(self) -> Array:
+        """The actions [..., D] of an agent that does not explore."""
+
+    def log_probability(self, action: Array) -> Array:
+        """Log-density [...] of actions [..., D]."""
+
+    def entropy(self) -> Array:
+        """Differential entropy [...]."""
+
+
+Policy = Array | Factored | RealPolicy  # logits [..., A] where an action is one choice
 Predictions = dict[str, Any]  # Array each, but for the policy: Policy
 
 
@@ -52,7 +68,7 @@ class Experience(NamedTuple):
     """
 
     observation: PyTree  # [T+1, B, ...]  observation[t] is what action[t] was chosen from
-    action: Array  # [T, B], or [T, B, D] where an action has D dimensions
+    action: Array  # [T, B], or [T, B, D] where an action has D dimensions; int32, or float32 where it is made of real numbers
     reward: Array  # [T, B]         reward[t] follows action[t]
     discount: Array  # [T, B]         0 where action[t] ended the episode, else 1 (a time limit is not an end)
     first: Array  # [T+1, B] int8  `Level` of what starts at observation[t]; memory of that level is cleared before it
@@ -81,7 +97,16 @@ class Head(NamedTuple):
 
 def logits_of(policy: Policy) -> Array:
     """A policy's logits, [..., A] or [..., D, A]."""
-    return policy.logits if isinstance(policy, Factored) else policy
+    if isinstance(policy, Factored):
+        return policy.logits
+    if is_real(policy):
+        raise ValueError("this rule needs a policy over choices, and this one is over real numbers: --action-distribution bins")
+    return cast(Array, policy)
+
+
+def is_real(policy: Policy) -> TypeGuard[RealPolicy]:
+    """Whether a policy is over real numbers."""
+    return isinstance(policy, tuple) and not isinstance(policy, Factored)
 
 
 def starts(first: Any, level: int = Level.EPISODE) -> Any:

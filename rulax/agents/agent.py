@@ -1,4 +1,4 @@
-"""The ordinary agent, for discrete actions: torso, core and heads in one equinox module of arrays, so that it *is* its parameters.
+"""The ordinary agent: torso, core and heads in one equinox module of arrays, so that it *is* its parameters.
 
 Learning reads it in three calls (learning/update.py): `embed` once, for all that does not depend on an action, then `predict` for
 every action and `predict_taken` for the actions that were taken. Acting reads only the policy and the memory.
@@ -19,7 +19,7 @@ from rulax.types import Array, Experience, Head, Level, Policy, Predictions, PyT
 
 
 class CategoricalAgent(BaseAgent):
-    """An agent (`agents/base.py`) whose policy is categorical, or one categorical policy per dimension of an action."""
+    """An agent (`agents/base.py`) whose policy is categorical, one categorical policy per dimension of an action, or real."""
 
     torso: Torso
     core: Core
@@ -29,7 +29,7 @@ class CategoricalAgent(BaseAgent):
         return self.core.initial((num_streams,))
 
     def act(self, observation: PyTree, first: Array, memory: PyTree) -> tuple[Policy, PyTree]:
-        """Logits [B, A] (or `Factored`, [B, D, A]) and the memory."""
+        """Logits [B, A] (or `Factored`, [B, D, A], or a `RealPolicy`, [B, D]) and the memory."""
         memory, embedding = self.core.step(memory, self.torso(observation), first)
         return self.heads.policy(embedding), memory
 
@@ -63,6 +63,7 @@ def make_agent(
     network: Network,
     action_dimensions: int = 0,
     num_streams: int = 1,
+    real_dimensions: int = 0,
 ) -> CategoricalAgent:
     """A fresh agent for one rule and one environment; an `AgentMaker`, whose docstring explains the arguments."""
     del num_streams  # it keeps nothing for each stream beside its memory
@@ -70,4 +71,5 @@ def make_agent(
     torso = make_torso(key_torso, observation, network)
     level = Level[network.memory_level.upper()]
     core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size, level)
-    return CategoricalAgent(torso, core, Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions))
+    made = Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions, real_dimensions)
+    return CategoricalAgent(torso, core, made)

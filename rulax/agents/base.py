@@ -7,7 +7,9 @@ An agent is one equinox module of arrays. `split` divides those arrays in two:
   episodic tables, counts, running statistics. They are saved, restored, stacked and copied with the agent, but never averaged.
 
 Arrays that are carried change at one moment: when an unroll has been collected and before the next update. The learner then calls
-`agent.written(experience, episodes)` through `write`, once per unroll and for all streams of the agent together.
+`agent.written(experience, episodes)` through `write`, once per unroll and for all streams of the agent together. At that moment an
+agent may replace trained arrays as well, such as the rows of a table that gradients refine afterwards. The slow copy and the
+optimiser's state are not told: they keep what they held for the rows that were replaced.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Agent(Protocol):
         """
 
     def sample(self, key: Array, policy: Policy) -> Array:
-        """Draw actions from policies: int32 [B] from logits [B, A], and [B, D] where an action has D dimensions."""
+        """Draw actions from policies: int32 [B] from logits [B, A], [B, D] where an action has D dimensions, or float32 [B, D]."""
 
     def remember(self, experience: Experience) -> PyTree:
         """The memory [B, ...] after all observations but the last, which is where acting goes on from."""
@@ -77,13 +79,16 @@ class Agent(Protocol):
             The agent, with some of its arrays replaced, and the experience that is stored and learned from: the one given, or one
             with other rewards (an exploration bonus), or with steps marked invalid. Reported returns stay the environment's own.
 
-            Arrays that are replaced are data to a meta-gradient: nothing flows through them. Arrays that stay the same should be
-            returned as the same objects, as `equinox.tree_at` does.
+            Arrays that are replaced, trained ones included, are data to a meta-gradient: nothing flows through any part of them to
+            earlier updates. Arrays that stay the same should be returned as the same objects, as `equinox.tree_at` does.
         """
 
 
 class AgentMaker(Protocol):
-    """Makes a fresh agent; `make_agent` is the usual one, and a `Recipe` may name another."""
+    """Makes a fresh agent; `make_agent` is the usual one, and a `Recipe` may name another.
+
+    One that a rule of the registry names may have more arguments, keyword-only and each with a default: options of that rule.
+    """
 
     def __call__(
         self,
@@ -94,6 +99,7 @@ class AgentMaker(Protocol):
         network: Network,
         action_dimensions: int = 0,
         num_streams: int = 1,
+        real_dimensions: int = 0,
     ) -> Agent:
         """A fresh agent.
 
@@ -105,11 +111,13 @@ class AgentMaker(Protocol):
             network: sizes.
             action_dimensions: D, or 0 where an action is one choice.
             num_streams: B, the streams that the agent acts in, for agents that keep something for each of them.
+            real_dimensions: D, where an action is D real numbers instead, distributed as `network.action_distribution` says; else
+                0, and then it is not passed on at all.
         """
 
 
 class BaseAgent(eqx.Module):
-    """An equinox module with the methods that most agents share: discrete actions, no memory, nothing written."""
+    """An equinox module with the methods that most agents share: no memory, nothing written."""
 
     def initial_memory(self, num_streams: int) -> PyTree:
         return ()
@@ -165,6 +173,13 @@ class Carried(eqx.Module):
     """A part of an agent that no gradient touches, whatever its dtype."""
 
     value: PyTree
+
+
+class PerStream(Carried):
+    """A carried part with an entry for each stream that the agent acts in, [B, ...], such as the steps of unfinished episodes.
+
+    It belongs to the streams: where an agent is copied without them (`learning/members.py: exploit`), it stays with them.
+    """
 
 
 def split(agent: AnyAgent) -> tuple[AnyAgent, AnyAgent]:

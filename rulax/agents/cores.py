@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from rulax import own
 from rulax.agents.layers import GRU, LSTM, LSTMState
 from rulax.types import Array, Level, PyTree, starts
 
@@ -24,10 +25,10 @@ class Core(Protocol):
         """The memory of streams [shape] that have seen nothing."""
 
     def step(self, memory: PyTree, x: Array, first: Array) -> tuple[PyTree, Array]:
-        """One observation per stream, x [B, D]: the memory after it, and the output [B, H]."""
+        """One observation per stream, features x [B, F]: the memory after it, and the output [B, H]."""
 
     def unroll(self, memory: PyTree, x: Array, first: Array) -> Array:
-        """T observations per stream, x [T, B, D], after `memory`: the outputs [T, B, H]."""
+        """T observations per stream, features x [T, B, F], after `memory`: the outputs [T, B, H]."""
 
     def remember(self, memory: PyTree, x: Array, first: Array) -> PyTree:
         """The memory at the end of the same unroll."""
@@ -104,8 +105,13 @@ def hidden(memory: PyTree) -> Array:
     return memory.hidden if isinstance(memory, LSTMState) else memory
 
 
-def make_core(key: Array, kind: str, inputs: int, size: int, level: Level = Level.EPISODE) -> tuple[NoCore | RecurrentCore, int]:
-    """The core that the settings ask for (`kind` none, lstm or gru), and the width of its output."""
+def make_core(key: Array, kind: str, inputs: int, size: int, level: Level = Level.EPISODE) -> tuple[Core, int]:
+    """The core that the settings ask for (`kind` none, lstm or gru), and the width of its output.
+
+    One of the user's own is made by `make(key, inputs, size, level)`, which returns the same pair; `Core` says what it must do.
+    """
+    if own.is_own(kind):
+        return own.get("core", kind)(key, inputs, size, level)
     if kind == "none":
         return NoCore(), inputs
     cell = LSTM if kind == "lstm" else GRU

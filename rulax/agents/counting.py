@@ -61,9 +61,12 @@ def with_count_bonus(cell: Cell, cells: int, bonus: float, make: AgentMaker = ma
         network: Network,
         action_dimensions: int = 0,
         num_streams: int = 1,
+        real_dimensions: int = 0,
     ) -> Agent:
         if action_dimensions:
             raise ValueError(f"a table of visits needs actions that are one choice, not {action_dimensions} at once")
+        if real_dimensions:
+            raise ValueError("a table of visits needs actions that are one choice, not real numbers: --action-distribution bins")
         agent = make(key, observation, num_actions, heads, network, action_dimensions, num_streams)
         return CountingAgent(agent, Carried(jnp.zeros((cells, num_actions), jnp.int32)), cell, bonus)
 

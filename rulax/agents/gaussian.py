@@ -1,4 +1,4 @@
-"""An agent whose actions are vectors of real numbers: a diagonal Gaussian whose mean is a network's output."""
+"""MAML's agent, which predicts nothing but a Gaussian policy; that of other rules is `CategoricalAgent` with a Gaussian head."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from rulax.agents.base import BaseAgent
-from rulax.agents.distributions import sample_gaussian
 from rulax.agents.heads import STATE_HEAD_STD
 from rulax.agents.layers import Linear
 from rulax.agents.torsos import Torso, make_torso
 from rulax.settings import Network
-from rulax.types import Array, Experience, Factored, Policy, Predictions, PyTree
+from rulax.types import Array, Experience, Predictions, PyTree
+from rulax.values.real_policies import Gaussian
 
 
 class GaussianAgent(BaseAgent):
@@ -21,30 +21,25 @@ class GaussianAgent(BaseAgent):
     mean: Linear
     log_deviation: Array  # [D]
 
-    def sample(self, key: Array, policy: Policy) -> Array:
-        """Actions [B, D] from means and log-deviations [B, 2 D]."""
-        assert not isinstance(policy, Factored)
-        return sample_gaussian(key, policy)
-
-    def act(self, observation: Array, first: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        """Means and log-deviations [B, 2 D] for one observation per stream."""
+    def act(self, observation: Array, first: Array, memory: PyTree) -> tuple[Gaussian, PyTree]:
+        """The policy [B, D] for one observation per stream."""
         return self._policy(observation), memory
 
-    def embed(self, experience: Experience) -> Array:
-        """Means and log-deviations [T+1, B, 2 D]: no prediction is per action, so this is all there is."""
+    def embed(self, experience: Experience) -> Gaussian:
+        """The policy [T+1, B, D]: no prediction is per action, so this is all there is."""
         return self._policy(experience.observation)
 
-    def predict(self, embedded: Array) -> Predictions:
-        """All predictions, [..., 2 D]."""
+    def predict(self, embedded: Gaussian) -> Predictions:
+        """All predictions, [..., D]."""
         return {"policy": embedded}
 
-    def predict_taken(self, embedded: Array, action: Array) -> Predictions:
+    def predict_taken(self, embedded: Gaussian, action: Array) -> Predictions:
         """The same as `predict`: none of them is per action."""
         return {"policy": embedded}
 
-    def _policy(self, observation: Array) -> Array:
+    def _policy(self, observation: Array) -> Gaussian:
         mean = self.mean(self.torso(observation))
-        return jnp.concatenate([mean, jnp.broadcast_to(self.log_deviation, mean.shape)], -1)
+        return Gaussian(mean, jnp.broadcast_to(self.log_deviation, mean.shape))
 
 
 def make_gaussian_agent(

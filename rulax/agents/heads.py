@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from rulax.agents.layers import LSTM, MLP, Linear, lstm_gates
 from rulax.settings import Network
 from rulax.types import Array, Factored, Head, Policy, Predictions, PyTree
+from rulax.values.real_policies import Beta, Gaussian, Squashed
 
 STATE_HEAD_STD = 1e-2  # flat heads start almost uniform, as in the reference: without it Disco103 learns badly
 
@@ -96,23 +97,49 @@ class Heads(eqx.Module):
 
     state: dict[str, Linear]
     action: ActionModel | None
+    log_deviation: Array | None  # [D] of a Gaussian policy, the same in every state
     dimensions: int = eqx.field(static=True)
+    distribution: str = eqx.field(static=True)  # of actions: a real policy's name, or "bins"
 
-    def __init__(self, key: Array, inputs: int, num_actions: int, heads: dict[str, Head], network: Network, dimensions: int = 0):
+    def __init__(
+        self,
+        key: Array,
+        inputs: int,
+        num_actions: int,
+        heads: dict[str, Head],
+        network: Network,
+        dimensions: int = 0,
+        real_dimensions: int = 0,
+    ):
         self.dimensions = dimensions
+        self.distribution = network.action_distribution if real_dimensions else "bins"
         key_state, key_action = jax.random.split(key)
         per_state = {name: head for name, head in heads.items() if not head.per_action}
         per_action = {name: head for name, head in heads.items() if head.per_action}
+        if real_dimensions and per_action:
+            raise ValueError(
+                f"this rule predicts {', '.join(per_action)} for every action, of which there are too many among real numbers: "
+                "--action-distribution bins"
+            )
         keys = jax.random.split(key_state, len(per_state))
         # Only the policy is factored; the other predictions per state are about the state as a whole.
         sizes = {name: head.size * (max(1, dimensions) if name == "policy" else 1) for name, head in per_state.items()}
+        if real_dimensions:
+            sizes["policy"] = real_dimensions * (2 if self.distribution == "beta" else 1)
+        self.log_deviation = jnp.zeros(real_dimensions) if self.distribution in ("gaussian", "squashed") else None
         self.state = {n: Linear(k, inputs, size, STATE_HEAD_STD) for k, (n, size) in zip(keys, sizes.items(), strict=True)}
         self.action = ActionModel(key_action, inputs, num_actions, per_action, network, dimensions) if per_action else None
 
     def policy(self, embedding: Array) -> Policy:
-        """The policy alone, [..., A] or [..., D, A], which is all that acting needs."""
-        logits = self.state["policy"](embedding)
-        return Factored(in_dimensions(logits, -1, self.dimensions)) if self.dimensions else logits
+        """The policy alone, which is all that acting needs."""
+        numbers = self.state["policy"](embedding)
+        if self.distribution == "beta":
+            # Above 1, where a Beta has one peak and a finite density.
+            return Beta(*(1 + jax.nn.softplus(half) for half in jnp.split(numbers, 2, -1)))
+        if self.log_deviation is not None:
+            made = Squashed if self.distribution == "squashed" else Gaussian
+            return made(numbers, jnp.broadcast_to(self.log_deviation, numbers.shape))
+        return Factored(in_dimensions(numbers, -1, self.dimensions)) if self.dimensions else numbers
 
     def begin(self, embedding: Array) -> Embedded:
         """The part that does not depend on the action, from embeddings [..., width]."""

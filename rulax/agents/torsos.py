@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax import own
 from rulax.agents.convolution import Conv
 from rulax.agents.layers import ACTIVATIONS, MLP, initial_weight
 from rulax.envs.base import is_image, is_symbols
@@ -128,7 +129,49 @@ class Symbols(eqx.Module):
         return vectors if self.image is None else self.image(vectors, dtype)
 
 
-Reader = Numbers | Images | Symbols
+class Whole(eqx.Module):
+    """A user's own network, which reads a whole observation, an array or a dictionary of them, as one vector.
+
+    Whatever in it is not an array (non-linearities, sizes) is part of the structure, as JAX's transformations ask for.
+    """
+
+    arrays: PyTree
+    rest: Rest = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # of the observation's leaves
+
+    def __init__(self, network: Any, observation: PyTree):
+        self.arrays, rest = eqx.partition(network, eqx.is_array)
+        self.rest = Rest(rest)
+        self.shapes = tuple(tuple(leaf.shape) for leaf in jax.tree.leaves(observation))
+
+    def __call__(self, observation: PyTree, dtype: Any) -> Array:
+        leaf = jax.tree.leaves(observation)[0]
+        lead = leaf.shape[: leaf.ndim - len(self.shapes[0])]
+        shapes = iter(self.shapes)
+        flat = jax.tree.map(lambda part: part.reshape(-1, *next(shapes)), observation)
+        read = jax.vmap(eqx.combine(self.arrays, self.rest.tree))(flat)
+        if read.ndim != 2:
+            raise ValueError(
+                f"a torso of your own must read one observation as a vector, not as an array of shape {read.shape[1:]}"
+            )
+        return read.reshape(*lead, -1).astype(dtype)
+
+
+class Rest:
+    """A tree without arrays that can be part of a structure: equal to another with the same content."""
+
+    def __init__(self, tree: PyTree):
+        self.tree = tree
+        self.leaves, self.structure = jax.tree.flatten(tree)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rest) and (self.structure, self.leaves) == (other.structure, other.leaves)
+
+    def __hash__(self) -> int:
+        return hash(self.structure)
+
+
+Reader = Numbers | Images | Symbols | Whole
 
 
 class Torso(eqx.Module):
@@ -147,15 +190,26 @@ class Torso(eqx.Module):
 
 def read_all(readers: tuple[Reader, ...], observation: PyTree, dtype: Any) -> Array:
     """The readers' outputs, concatenated: [..., width]."""
+    if isinstance(readers[0], Whole):
+        return readers[0](observation, dtype)
     parts = [reader(leaf, dtype) for reader, leaf in zip(readers, jax.tree.leaves(observation), strict=True)]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, -1)
 
 
 def make_torso(key: Array, observation: PyTree, network: Network) -> Torso:
-    """The torso that the settings name, or the one that fits observations of these shapes and dtypes (one, or a dictionary)."""
+    """The torso that the settings name, or the one that fits observations of these shapes and dtypes (one, or a dictionary).
+
+    One of the user's own is made by `make(key, observation, network)` and called with one observation, without axes of time or
+    streams; it returns a vector, and the fully connected layers of `hidden` follow.
+    """
     if not network.hidden:
         raise ValueError("the torso needs at least one hidden layer: give --hidden one or more widths")
     leaves = jax.tree.leaves(observation)
+    if own.is_own(network.torso):
+        key_own, key_mlp = jax.random.split(key)
+        whole = Whole(own.get("torso", network.torso)(key_own, observation, network), observation)
+        width = jax.eval_shape(lambda reader, x: reader(x, jnp.float32), whole, observation).shape[-1]
+        return Torso((whole,), MLP(key_mlp, (width, *network.hidden), network.activation, network.activate_last))
     if network.torso not in ("auto", "mlp") and not any(is_image(leaf) for leaf in leaves):
         shapes = " and ".join(str(tuple(leaf.shape)) for leaf in leaves)
         raise ValueError(

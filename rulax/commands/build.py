@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rulax.commands.fields import field_types
 from rulax.commands.settings import check_settings, override
 from rulax.errors import UserError
-from rulax.text import to_bytes, to_options
+from rulax.settings import Learning, Network
+from rulax.text import convert, to_bytes, to_options
 
 if TYPE_CHECKING:
     from rulax.commands.train.settings import TrainConfig
@@ -50,6 +53,18 @@ class EnvironmentSpec(NamedTuple):
     options: dict[str, Any]
 
 
+class RuleSpec(NamedTuple):
+    """A rule with options, as a user wrote it."""
+
+    rule: str  # with its ablations, if any
+    options: dict[str, Any]  # of the rule
+    overrides: dict[str, Any]  # fields of Learning and Network
+
+
+# From here on a text has options: `mine.py:Corridor:length=5`. Not at the first colon, which references have as well.
+OPTIONS = re.compile(r":(?=[A-Za-z_]\w*=)")
+
+
 def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
     """`("catch:rows=5", "columns=5", "grid/delayed")` -> `("catch:rows=5,columns=5", "grid/delayed")`.
 
@@ -59,7 +74,7 @@ def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
     # Joined first: reading a list of words has split at every comma, those inside of brackets included.
     for piece in _split_commas(",".join(parts)):
         if "=" in piece and ":" not in piece.partition("=")[0] and specs:
-            specs[-1] += f",{piece}" if ":" in specs[-1] else f":{piece}"
+            specs[-1] += f",{piece}" if OPTIONS.search(specs[-1]) else f":{piece}"
         elif piece:
             specs.append(piece)
     return tuple(specs)
@@ -79,11 +94,23 @@ def _split_commas(text: str) -> list[str]:
 
 def read_spec(text: str) -> EnvironmentSpec:
     """`catch:rows=5,columns=5` as an environment with options."""
-    env, colon, rest = text.partition(":")
-    if colon and "=" not in rest:
-        return EnvironmentSpec(text, text, {})  # as Gymnasium writes `package:ID`
-    pieces = [piece for piece in _split_commas(rest) if piece]
-    return EnvironmentSpec(text, env, to_options(f"'{env}'", pieces) if colon else {})
+    env, options = _split_options(text)
+    return EnvironmentSpec(text, env, options)
+
+
+def read_rule_spec(text: str) -> RuleSpec:
+    """`ppo:clip=0.1,learning_rate=1e-3` as a rule with options, some of which are settings of agents and their learning."""
+    rule, options = _split_options(text)
+    types = {name: hint for part in (Learning, Network) for name, hint in field_types(part).items()}
+    overrides = {name: convert(f"'{text}': {name}", types[name], value) for name, value in options.items() if name in types}
+    return RuleSpec(rule, {name: value for name, value in options.items() if name not in types}, overrides)
+
+
+def _split_options(text: str) -> tuple[str, dict[str, Any]]:
+    """What stands before the options of a text, and the options."""
+    name, *rest = OPTIONS.split(text, maxsplit=1)
+    pieces = [piece for piece in _split_commas(rest[0]) if piece] if rest else []
+    return name, to_options(f"'{name}'", pieces) if pieces else {}
 
 
 def make_environment(name: str, options: Mapping[str, Any]) -> Environment | HostEnvironment:

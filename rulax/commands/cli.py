@@ -1,6 +1,6 @@
 """The `rulax` command: looks up a subcommand, parses its flags, and turns every error into one sentence and an exit code.
 
-A new subcommand is one row of `COMMANDS`: what it configures, where its function is, and one line of help. Functions are
+A new subcommand is one row of `COMMANDS`: what it configures, where its function is, and how it is called. Functions are
 imported only when they are called, so that `--help` never waits for JAX.
 """
 
@@ -15,14 +15,18 @@ import rulax
 from rulax.commands.bench.settings import BenchDiscoverConfig, BenchTrainConfig
 from rulax.commands.compare.settings import CompareConfig
 from rulax.commands.discover.settings import DiscoverConfig
+from rulax.commands.evaluate.settings import EvaluateConfig
 from rulax.commands.explain.settings import ExplainConfig
 from rulax.commands.flags import make_parser, parse
-from rulax.commands.listing.settings import BoardConfig, GetRuleConfig, ListConfig, RunsConfig
+from rulax.commands.listing.settings import BoardConfig, EnvsConfig, GetRuleConfig, RulesConfig, RunsConfig
 from rulax.commands.method.settings import MethodConfig
+from rulax.commands.play.settings import PlayConfig
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import known_keys
 from rulax.commands.train.settings import TrainConfig
-from rulax.errors import Interrupted, TrainingStopped, UserError, nearest
+from rulax.commands.tune.settings import TuneConfig
+from rulax.commands.watch.settings import WatchConfig
+from rulax.errors import Interrupted, TrainingStopped, UserError, suggestion
 from rulax.parallel.allocation import keep_freed_memory
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
@@ -34,27 +38,30 @@ class Command(NamedTuple):
     function: str  # "module:function"
     config: type
     usage: str
-    summary: str
     examples: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """One line of help: what its configuration says of itself."""
+        return self.config.__doc__ or ""
 
 
 COMMANDS = {
     "train": Command(
-        "rulax.commands.train.run:command",
+        "rulax.commands.tune.dispatch:command",
         TrainConfig,
         "train ENV [options]",
-        "Train agents on an environment; leaves a run folder with a page, metrics and checkpoint.",
         (
             "rulax train catch",
             "rulax train catch --rule ppo --seeds 5 --steps 1e6 --learning-rate 1e-3",
             "rulax train --resume runs/catch-ppo-001 --steps 2e6",
+            "rulax train catch --rule ppo --tune learning_rate=1e-4:1e-2:log unroll=8,16,32 --trials 20",
         ),
     ),
     "discover": Command(
         "rulax.commands.discover.run:command",
         DiscoverConfig,
         "discover SUITE [options]",
-        "Discover an update rule; leaves a run folder with the rule, its card, a page and checkpoint.",
         (
             "rulax discover grids",
             "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",
@@ -66,7 +73,6 @@ COMMANDS = {
         "rulax.commands.compare.run:command",
         CompareConfig,
         "compare ENV... --rules A B C",
-        "Compare rules with the same budget: scores with intervals, and who beats whom.",
         (
             "rulax compare catch gymnax/CartPole-v1 --rules disco103 ppo actor_critic",
             "rulax compare classic --rules ppo actor_critic --steps 200k --tune lr=1e-4,3e-4,1e-3",
@@ -74,11 +80,38 @@ COMMANDS = {
             "rulax compare --resume runs/compare-catch-001",
         ),
     ),
+    "tune": Command(
+        "rulax.commands.tune.run:command",
+        TuneConfig,
+        "tune ENV --tune KEY=LOW:HIGH",
+        (
+            "rulax tune catch --rule ppo --tune learning_rate=1e-4:1e-2:log unroll=8,16,32 --trials 20",
+            "rulax tune gymnax/CartPole-v1 --rule ppo --tune rule.discount=0.9:0.999 hidden=64x64,128x128",
+            "rulax tune --resume runs/tune-catch-ppo-001 --trials 40",
+        ),
+    ),
+    "evaluate": Command(
+        "rulax.commands.evaluate.run:command",
+        EvaluateConfig,
+        "evaluate RUN|AGENT [options]",
+        (
+            "rulax evaluate runs/catch-ppo-001",
+            "rulax evaluate agent.safetensors --episodes 500 --greedy",
+        ),
+    ),
+    "play": Command(
+        "rulax.commands.play.run:command",
+        PlayConfig,
+        "play RUN|AGENT [options]",
+        (
+            "rulax play runs/catch-ppo-001",
+            "rulax play agent.safetensors --episodes 2 --gif agent.gif",
+        ),
+    ),
     "method": Command(
         "rulax.commands.method.run:command",
         MethodConfig,
         "method NAME|list|all [options]",
-        "Run the meta-RL family on its own experiments, beside exact references.",
         (
             "rulax method list",
             "rulax method rl2 --experiment bandit-10x5 --seeds 3",
@@ -89,44 +122,43 @@ COMMANDS = {
         "rulax.commands.explain.run:command",
         ExplainConfig,
         "explain RULE [options]",
-        "Show what a rule does, on one interactive page: its targets, what they rely on, what predictions know.",
         (
             "rulax explain disco103",
             "rulax explain runs/discover-grids-001/rule.safetensors --env grid/random-small",
             "rulax explain ppo_targets --steps 100k",
         ),
     ),
+    "watch": Command(
+        "rulax.commands.watch.run:command",
+        WatchConfig,
+        "watch [RUN] [options]",
+        ("rulax watch", "rulax watch runs/catch-ppo-001", "rulax watch runs/compare-catch-001 --port 8080 --no-open"),
+    ),
     "runs": Command(
-        "rulax.commands.listing.runs:command",
+        "rulax.commands.listing.run:runs_command",
         RunsConfig,
         "runs [DIR] [options]",
-        "List the runs in a folder, with their key numbers.",
         ("rulax runs", "rulax runs --filter rule=ppo finished=yes --sort final_return --reverse", "rulax runs --csv runs.csv"),
     ),
-    "board": Command(
-        "rulax.commands.listing.runs:board_command", BoardConfig, "board [DIR]", "Open TensorBoard on the runs in a folder."
-    ),
-    "envs": Command("rulax.commands.listing.names:envs_command", ListConfig, "envs [FILTER]", "List the environments."),
-    "rules": Command("rulax.commands.listing.names:rules_command", ListConfig, "rules [FILTER]", "List the update rules."),
+    "board": Command("rulax.commands.listing.run:board_command", BoardConfig, "board [DIR]"),
+    "envs": Command("rulax.commands.listing.run:envs_command", EnvsConfig, "envs [FILTER]"),
+    "rules": Command("rulax.commands.listing.run:rules_command", RulesConfig, "rules [FILTER]"),
     "rules get": Command(
-        "rulax.commands.listing.names:get_rule_command",
+        "rulax.commands.listing.run:get_rule_command",
         GetRuleConfig,
         "rules get NAME [--from FILE]",
-        "Install a rule that does not come with the package.",
         ("rulax rules get disco103", "rulax rules get disco103 --from disco_103.npz"),
     ),
     "bench train": Command(
-        "rulax.commands.bench.train:command",
+        "rulax.commands.bench.run:train_command",
         BenchTrainConfig,
         "bench train [options]",
-        "Measure the speed of training on this machine.",
         ("rulax bench train --rule ppo --json",),
     ),
     "bench discover": Command(
-        "rulax.commands.bench.discover:command",
+        "rulax.commands.bench.run:discover_command",
         BenchDiscoverConfig,
         "bench discover [options]",
-        "Measure the speed and memory of a meta-step on this machine.",
         ("rulax bench discover --agents 2 --inner 20 --memory both --json",),
     ),
 }
@@ -202,12 +234,10 @@ def find_command(arguments: list[str]) -> tuple[str, list[str]]:
         raise UserError(f"rulax {first} needs a subcommand; for example: rulax {family[0]}")
     if first.startswith("-"):
         # Flags belong behind a command, so only the two that can stand alone are worth suggesting.
-        match = nearest(first, ["help", "version"])
-        raise UserError(
-            f"unknown flag {first}" + (f"; did you mean --{match}?" if match else "; `rulax --help` shows the commands")
-        )
-    match = nearest(first, COMMANDS)
-    raise UserError(f"unknown command '{first}'" + (f"; did you mean `rulax {match}`?" if match else "; `rulax --help` lists them"))
+        hint = suggestion(first, ["help", "version"], "`rulax --help` shows the commands", shown="--{}".format)
+        raise UserError(f"unknown flag {first}{hint}")
+    hint = suggestion(first, COMMANDS, "`rulax --help` lists them", shown="`rulax {}`".format)
+    raise UserError(f"unknown command '{first}'{hint}")
 
 
 def load_function(reference: str) -> Any:

@@ -6,28 +6,34 @@ that yields wherever it may be shown, saved or stopped, so that it reads as the 
 
 from __future__ import annotations
 
+import io
+import math
 import time
-from collections.abc import Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rulax.commands.progress import Shown, Silent
+from rulax.commands.progress import Silent, Status
 from rulax.commands.signals import StopRequest
 from rulax.errors import Interrupted, TrainingStopped
 
-Result = TypeVar("Result", covariant=True)
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+Outcome = TypeVar("Outcome", covariant=True)
 
 
 class Stopped(Exception):
     """The user asked to stop, in a place where only an exception leads out."""
 
 
-class Job(Protocol[Result]):
-    """Something that takes long."""
+class Job(Protocol[Outcome]):
+    """Something that takes long. Its defaults are for a job that holds nothing and writes down every piece once it is done."""
 
     title: str
-    checkpoint_minutes: float  # between checkpoints
+    checkpoint_minutes: float = math.inf  # between checkpoints
 
-    def status(self) -> Shown:
+    def status(self) -> Status:
         """What the progress bar shows now."""
 
     def work(self, driver: Driver) -> Iterator[None]:
@@ -35,8 +41,9 @@ class Job(Protocol[Result]):
 
     def save(self) -> None:
         """Write what is needed to go on from here."""
+        return
 
-    def conclude(self, finished: bool) -> Result:
+    def conclude(self, finished: bool) -> Outcome:
         """Write the results, and return them. Called at the end, after an interruption, and when training cannot go on."""
 
     def how_to_go_on(self) -> str:
@@ -44,6 +51,7 @@ class Job(Protocol[Result]):
 
     def close(self) -> None:
         """Release what the job holds."""
+        return
 
 
 class Driver:
@@ -57,10 +65,11 @@ class Driver:
         """Whether the user asked to stop."""
         return self.stop.requested
 
-    def phase(self, text: str) -> None:
-        """Say what is being done, such as compiling; `Stopped` is raised if the user asked to stop before it began."""
+    def phase(self, text: str, done: int = 0, of: int = 0) -> None:
+        """Say what is being done, such as compiling, and how many parts of it are done; `Stopped` is raised if the user asked to
+        stop before it began."""
         self.check()
-        self.progress.phase(text)
+        self.progress.phase(text, done, of)
 
     def check(self) -> None:
         """Raise `Stopped` if the user asked to stop."""
@@ -72,7 +81,7 @@ class Driver:
         self.progress.message(text)
 
 
-def drive(job: Job[Result], progress: Silent, stop: StopRequest) -> Result:
+def drive(job: Job[Outcome], progress: Silent, stop: StopRequest) -> Outcome:
     """Do the work of a job. Every way out saves it: its end, Ctrl-C or SIGTERM (`Interrupted`), and `TrainingStopped`."""
     # The count of minutes begins now and not at 0: every command that has checkpoints writes one before it comes here.
     finished, working, saved_at = False, False, time.monotonic()
@@ -130,20 +139,25 @@ class Clock:
 
 
 class Pace:
-    """How fast a run is, measured from the end of its first piece of work, which includes compiling."""
+    """How fast a run is, measured from the end of its first piece of work, which includes compiling, without what is left out."""
 
     def __init__(self) -> None:
-        self.start: tuple[float, int] | None = None
+        self.start: tuple[float, float] | None = None
 
-    def measure(self, step: int, total: int) -> tuple[float, float | None]:
+    def measure(self, step: float, total: float) -> tuple[float, float | None]:
         """Steps per second (0 while unknown) and seconds left, at a step later than that of the first call."""
         # A job may be shown again before it has moved, and the time left would then divide by a speed of zero.
         if self.start is None or step <= self.start[1]:
             return 0.0, None
-        speed = (step - self.start[1]) / (time.monotonic() - self.start[0])
+        speed = (step - self.start[1]) / max(time.monotonic() - self.start[0], 1e-6)
         return speed, max(0.0, (total - step) / speed)
 
-    def begin(self, step: int) -> None:
+    def leave_out(self, seconds: float) -> None:
+        """So many seconds were spent on something else, such as an evaluation."""
+        if self.start is not None:
+            self.start = (self.start[0] + seconds, self.start[1])
+
+    def begin(self, step: float) -> None:
         """The first piece of work is done."""
         if self.start is None:
             self.start = (time.monotonic(), step)
@@ -153,6 +167,26 @@ def print_places(*places: tuple[str, Any]) -> None:
     """Where things are, one line each; what a user should open comes last."""
     for name, what in places:
         print(f"{name:<12} {what}")
+
+
+def make_table(first: str, others: Sequence[str]) -> Table:
+    """A table for the terminal: names to the left, numbers to the right. Brackets in a name are read as style."""
+    from rich.table import Table  # here, because it is slow to import
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def as_text(print_to: Callable[[Console], None]) -> str:
+    """What a function prints to a console, as text. Its width is fixed: text cannot know the terminal that will show it."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=110, highlight=False)
+    print_to(console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def stopped_text(where: str, command: str, page: Any = None) -> str:

@@ -11,13 +11,13 @@ import os
 import shutil
 import sys
 import typing
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 from rulax.commands.fields import field_docs, field_types, flag_name, in_order
 from rulax.commands.settings import known_keys, parts_of
-from rulax.errors import UserError, nearest
+from rulax.errors import UserError, suggestion
 from rulax.settings import earlier_names
-from rulax.text import convert
+from rulax.text import choices_of, convert
 
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 
@@ -42,12 +42,11 @@ class Layout(argparse.HelpFormatter):
         super().start_section(f"\033[1m{heading}\033[0m" if bold else heading)
 
 
-def make_parser(prog: str, cls: type, summary: str, epilog: str = "") -> Parser:
+def make_parser(prog: str, cls: type, summary: str) -> Parser:
     """A parser for one command. Nothing has a default in it: what was not given must stay distinguishable."""
     parser = Parser(
         prog=prog,
         description=summary,
-        epilog=epilog,
         # An abbreviation that works today would become ambiguous, or mean something else, when a flag is added.
         allow_abbrev=False,
         # Added below instead, to stand in a group of its own after all settings.
@@ -102,9 +101,9 @@ def add_flag(target: Any, field: dataclasses.Field, cls: type, show_default: boo
         target.add_argument(flag_name(field.name), dest=field.name, action=action, **options)
         return
     origin = typing.get_origin(hint)
-    if origin is Literal:
+    if choices_of(hint):
         # Not argparse's `choices`: `convert` checks them, with the same sentence for flags, presets and Python.
-        options["metavar"] = "{" + ",".join(map(str, typing.get_args(hint))) + "}"
+        options["metavar"] = "{" + ",".join(map(str, choices_of(hint))) + "}"
     elif origin is tuple:
         options |= {"nargs": "+", "metavar": field.metadata.get("metavar", METAVARS[typing.get_args(hint)[0]])}
     elif origin is dict:
@@ -125,9 +124,9 @@ def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in parser._option_string_actions:
             # Compared as names of settings, not as flags, because synonyms such as lr are kept by those names.
-            match = nearest(name, [key for key in known if flag_name(key) in parser._option_string_actions])
-            tail = f"; did you mean {flag_name(match)}?" if match else f"; `{parser.prog} --help` lists all flags"
-            raise UserError(f"unknown flag {name}{tail}")
+            flags = [key for key in known if flag_name(key) in parser._option_string_actions]
+            hint = suggestion(name, flags, f"`{parser.prog} --help` lists all flags", shown=flag_name)
+            raise UserError(f"unknown flag {name}{hint}")
     # Not parse_args: what it does not place may be more environments, which are collected below.
     namespace, extra = parser.parse_known_args(arguments)
     for field in positionals(cls):

@@ -19,6 +19,7 @@ KINDS = {
     "train": "a training run",
     "discover": "a discovery",
     "compare": "a comparison",
+    "tune": "a search for settings",
     "method": "experiments of methods",
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from rulax.commands.fields import field_types
 from rulax.errors import UserError, suggestion
-from rulax.settings import Learning, Network, earlier_names, setting
+from rulax.settings import Learning, Network, check_bounds, earlier_names, setting
 from rulax.text import convert
 
 Config = TypeVar("Config")
@@ -130,6 +130,13 @@ def assemble(cls: type[Config], given: Mapping[str, Any]) -> Config:
     return cls(**own, **({"overrides": overrides} if parts_of(cls) else {}))
 
 
+def configured(cls: type[Config], values: Mapping[str, Any]) -> Config:
+    """A configuration from what the user gave, its numbers checked: for commands that take neither presets nor recommendations."""
+    config = assemble(cls, read_values(cls, values))
+    check_bounds(config)
+    return config
+
+
 def recorded(config: Any, *left_out: str) -> dict[str, Any]:
     """The settings that `config.json` keeps; those of agents are kept beside them."""
     return {name: value for name, value in dataclasses.asdict(config).items() if name not in (*NOT_RECORDED, *left_out)}
@@ -142,40 +149,7 @@ def override(settings: Config, overrides: Mapping[str, Any]) -> Config:
     return dataclasses.replace(settings, **{name: value for name, value in overrides.items() if name in own})  # type: ignore[type-var]
 
 
-# -- bounds ----------------------------------------------------------------------------------------------------------------------
-
-
-def check_bounds(settings: Any) -> None:
-    """Each number of a dataclass against the bounds of its own field."""
-    for field in dataclasses.fields(settings):
-        bounds, value = field.metadata.get("bounds", {}), getattr(settings, field.name)
-        if bounds.get("not_empty") and value == ():
-            raise UserError(f"{field.name} needs at least one number, for example 64")
-        # Fields without bounds, text and dictionaries among them, pass: no test is made where no bound is declared.
-        for number in value if isinstance(value, tuple) else (value,):
-            if not _within(number, bounds):
-                found = f"{number:g}" if isinstance(number, float) else number
-                raise UserError(f"{field.name} must {_in_words(bounds)}, not {found}")
-
-
-def _within(number: Any, bounds: Mapping[str, float]) -> bool:
-    tests = {
-        "at_least": lambda bound: number >= bound,
-        "above": lambda bound: number > bound,
-        "at_most": lambda bound: number <= bound,
-        "below": lambda bound: number < bound,
-    }
-    return all(tests[name](bound) for name, bound in bounds.items() if name in tests)
-
-
-def _in_words(bounds: Mapping[str, float]) -> str:
-    if "at_least" in bounds and "at_most" in bounds:
-        return f"lie between {bounds['at_least']} and {bounds['at_most']}"
-    # Whoever gave -1 understands "must not be negative" sooner than a bound of 0.
-    if bounds.get("at_least") == 0 and "below" not in bounds:
-        return "not be negative"
-    words = {"at_least": "at least", "above": "greater than", "at_most": "at most", "below": "less than"}
-    return "be " + " and ".join(f"{words[name]} {bound}" for name, bound in bounds.items() if name in words)
+# -- settings that must fit together --------------------------------------------------------------------------------------------
 
 
 def check_settings(learning: Learning, network: Network) -> None:
@@ -184,10 +158,17 @@ def check_settings(learning: Learning, network: Network) -> None:
     check_bounds(learning)
     check_bounds(network)
     size, name = (learning.batch, "batch") if learning.batch else (learning.streams, "streams")
-    if size % learning.minibatches:
-        raise UserError(f"{name} ({size}) must be divisible by minibatches ({learning.minibatches})")
     if learning.burn_in >= learning.unroll:
         raise UserError(f"burn_in ({learning.burn_in}) must leave something of a trajectory of {learning.unroll} steps (unroll)")
+    if learning.shuffle == "steps":
+        if network.core != "none":
+            raise UserError(f"shuffle steps takes single steps out of their order, in which the core {network.core} remembers")
+        steps = size * (learning.unroll - learning.burn_in)
+        if steps % learning.minibatches:
+            raise UserError(f"the steps of a batch ({steps}) must be divisible by minibatches ({learning.minibatches})")
+    elif size % learning.minibatches:
+        finer = f"{name} ({size}) must be divisible by minibatches ({learning.minibatches})"
+        raise UserError(finer if network.core != "none" else f"{finer}; --shuffle steps splits them further")
     if learning.burn_in and network.core == "none":
         raise UserError("burn_in refreshes the memory of a recurrent agent, and this one has none: --core lstm, or leave it out")
     # Fresh trajectories come from the current unroll, of which each stream gives one; replay cannot make up for missing ones.

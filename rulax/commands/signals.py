@@ -32,23 +32,27 @@ class StopRequest:
             self.reader, self.writer = socket.socketpair()
             # Required by set_wakeup_fd: the C handler must never wait in a write.
             self.writer.setblocking(False)
+            # Before the handlers, and given back after them: at no moment is a signal heard by neither. A full socket already holds
+            # more signals than anyone will act on; a warning for each further one would help nobody.
+            self.previous_socket = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
             # The usual handlers would raise KeyboardInterrupt in the middle of a chunk, or end the process at SIGTERM.
             self.previous = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-            # A full socket already holds more signals than anyone will act on; a warning for each further one would help nobody.
-            self.previous_socket = signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
             self.listener = threading.Thread(target=self.listen, daemon=True)
             self.listener.start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.active:
-            # Given back before the socket is closed, or a late signal would be written to a closed descriptor, or to a stranger's.
-            signal.set_wakeup_fd(self.previous_socket)
-            for number, handler in self.previous.items():
-                signal.signal(number, handler)
-            self.writer.close()  # ends the listener
-            self.listener.join()
-            self.reader.close()
+            try:
+                for number, handler in self.previous.items():
+                    signal.signal(number, handler)
+            # A Ctrl-C that arrives now raises again, from the line above; what this object holds is released all the same.
+            finally:
+                # Before the socket is closed, or a late signal would be written to a closed descriptor, or to a stranger's.
+                signal.set_wakeup_fd(self.previous_socket)
+                self.writer.close()  # ends the listener
+                self.listener.join()
+                self.reader.close()
 
     def listen(self) -> None:
         """Runs in the thread: one byte per signal, its number."""

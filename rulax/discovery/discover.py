@@ -16,7 +16,7 @@ import numpy as np
 from rulax.discovery.bound import bound_of
 from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
-from rulax.discovery.meta_step import MetaState, Programs, estimate, meta_step, optimise, rule_problem
+from rulax.discovery.meta_step import MetaState, Programs, estimate, make_problem, meta_step, optimise
 from rulax.discovery.population import Family, Member, init_population, listed, refresh
 from rulax.learning.train import COMPILE_FAST
 from rulax.metanet.network import as_in_reference
@@ -112,7 +112,7 @@ class Discoverer:
     def _trace(self, family: Family, plan: Plan) -> Any:
         if (family.name, plan) in self._traced:
             return self._traced[family.name, plan]
-        function = estimate(family, rule_problem(family, plan.strategy), plan.at_once)
+        function = estimate(family, make_problem(family, plan.strategy), plan.at_once)
         state = self.skeleton()
         traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, state.members[self.families.index(family)])
         self._traced[family.name, plan] = traced  # tracing takes seconds, and what was bounded is compiled next
@@ -121,12 +121,12 @@ class Discoverer:
     def _lower(self, family: Family, plan: Plan) -> Any:
         return self._trace(family, plan).lower()
 
-    def compile(self, report: Callable[[str], None] = lambda text: None) -> list[Programs]:
-        """Compile all families' programs, each once, several at a time."""
+    def compile(self, report: Callable[[str, int, int], None] = lambda text, done, of: None) -> list[Programs]:
+        """Compile all families' programs, several at a time; `report` is told what, and how many are done of how many."""
         if self._programs is None:
             lowered = [self._lower(family, self.plans[family.name]) for family in self.families]
-            report(f"compiling the meta-step of {listed([family.name for family in self.families])}")
-            compiled = together(lambda program: program.compile(), lowered)
+            text = f"compiling the meta-step in {listed([family.name for family in self.families])}"
+            compiled = together(lambda program: program.compile(), lowered, functools.partial(report, text))
             self._programs = [self._programs_of(family, done) for family, done in zip(self.families, compiled, strict=True)]
             self._traced.clear()
         return self._programs
@@ -141,7 +141,8 @@ class Discoverer:
         """One meta-step.
 
         Returns:
-            The next state (the buffers of the old one are donated), and metrics: by family, [A] each, and under "" the optimiser's.
+            The next state (the buffers of the old one are donated), and metrics: by family, [K] or [] each, and under ""
+            those of the optimiser.
         """
         state, metrics = jax.block_until_ready(meta_step(self.compile(), self._optimise, state))
         named = dict(zip([*(family.name for family in self.families), ""], metrics, strict=True))

@@ -137,8 +137,8 @@ def frozen(recipe: Recipe) -> Recipe:
 
     def loss(rule_params: PyTree, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         del rule_params, targets
-        (logits,) = jax.tree.leaves(taken["policy"])  # [T, B, A], or [T, B, D, A] where an action has several dimensions
-        return 0.0 * logits.sum(range(2, logits.ndim)) + jnp.zeros_like(experience.reward), {}
+        numbers, *_ = jax.tree.leaves(taken["policy"])  # [T, B, A], or [T, B, D, A] or [T, B, D] where an action has dimensions
+        return 0.0 * numbers.sum(range(2, numbers.ndim)) + jnp.zeros_like(experience.reward), {}
 
     rule = recipe.rule._replace(init=lambda key: {}, targets=targets, loss=loss)
     # Decay would move the weights even where the gradient is zero.

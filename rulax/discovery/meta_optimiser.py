@@ -20,10 +20,10 @@ from rulax.types import Array, Metrics, PyTree
 
 
 class MetaOptimiser(NamedTuple):
-    """A pair of pure functions over the gradients [A, ...] of all agents."""
+    """A pair of pure functions over the gradients [K, ...] of all K agents."""
 
     init: Callable[[PyTree, int], PyTree]  # (meta_params, number of agents) -> state
-    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]  # (meta_params, state, grads [A]) -> the next, metrics
+    step: Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, Metrics]]  # (meta_params, state, grads [K]) -> the next, metrics
 
 
 class OptimiserState(NamedTuple):
@@ -75,8 +75,13 @@ def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
     return MetaOptimiser(init, step)
 
 
+def norm_of_mean(grads: PyTree) -> Array:
+    """The norm [] of the mean of gradients [K, ...], without those that are not finite."""
+    return optax.global_norm(mean_of_good(grads, jnp.isfinite(jax.vmap(optax.global_norm)(grads))))
+
+
 def mean_of_good(values: PyTree, good: Array) -> PyTree:
-    """Mean of leaves [A, ...] over the agents that are `good` [A]; 0 if there are none."""
+    """Mean of leaves [K, ...] over the agents that are `good` [K]; 0 if there are none."""
     number = jnp.maximum(jnp.sum(good), 1)
 
     def mean(x: Array) -> Array:

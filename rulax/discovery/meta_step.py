@@ -1,4 +1,4 @@
-"""One step of discovery. Read this file first: refresh the population, estimate the gradient, optimise, return.
+"""One step of discovery: refresh the population, estimate the gradient, optimise, return. Of this folder, read this file first.
 
 Agents in environments of equal shapes form a family and are mapped by one compiled program, however many they are. Only the loop
 over families is written in Python.
@@ -7,7 +7,7 @@ over families is written in Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,22 +15,24 @@ import optax
 
 from rulax.discovery.estimators import Problem, make_estimator
 from rulax.discovery.memory import Updates, make_updates
-from rulax.discovery.meta_optimiser import MetaOptimiser
+from rulax.discovery.meta_optimiser import MetaOptimiser, norm_of_mean
 from rulax.discovery.objectives import OBJECTIVES, validation_reward
 from rulax.discovery.outer_loss import penalties
 from rulax.discovery.population import Family, Member
+from rulax.discovery.whole_life import whole_life_problem
 from rulax.discovery.window import Window, live
 from rulax.types import Array, Metrics, PyTree
 
-Estimated = tuple[PyTree, Member, Metrics]  # gradients, members and metrics, [A, ...] each for a family
-Optimise = Callable[[PyTree, PyTree, tuple[PyTree, ...]], tuple[PyTree, PyTree, Metrics]]
+Estimated = tuple[PyTree, Member, Metrics]  # gradients, members and metrics, [K, ...] each for a family of K agents
+# (meta_params, state, gradients per family) -> the next meta_params and state, metrics [] of each family and last of all
+Optimise = Callable[[PyTree, PyTree, tuple[PyTree, ...]], tuple[PyTree, PyTree, list[Metrics]]]
 
 
 class Programs(NamedTuple):
     """One family's two compiled functions."""
 
-    refresh: Callable[[Member], Member]  # members [A, ...] -> members, none of them at the end of its lifetime
-    estimate: Callable[[PyTree, Member], Estimated]  # meta_params, members [A, ...] -> gradients, members, metrics
+    refresh: Callable[[Member], Member]  # members [K, ...] -> members, none of them at the end of its lifetime
+    estimate: Callable[[PyTree, Member], Estimated]  # meta_params, members [K, ...] -> gradients, members, metrics
 
 
 class MetaState(NamedTuple):
@@ -38,21 +40,25 @@ class MetaState(NamedTuple):
 
     meta_params: PyTree
     optimiser_state: PyTree
-    members: tuple[Member, ...]  # per family, leaves [A, ...]
+    members: tuple[Member, ...]  # per family, leaves [K, ...]
     steps: Array  # [] int32, meta-steps made
 
 
 def meta_step(families: Sequence[Programs], optimise: Optimise, state: MetaState) -> tuple[MetaState, list[Metrics]]:
-    """One meta-step of all families; metrics [A] per family, and last those of the optimiser."""
+    """One meta-step of all families.
+
+    Returns the next state and metrics per family ([K], and [] for the norm of its mean gradient), and last those of the optimiser.
+    """
     population = [family.refresh(members) for family, members in zip(families, state.members, strict=True)]
     grads, lived, metrics = zip(
         *(family.estimate(state.meta_params, members) for family, members in zip(families, population, strict=True)), strict=True
     )
-    meta_params, optimiser_state, optimised = optimise(state.meta_params, state.optimiser_state, grads)
-    return MetaState(meta_params, optimiser_state, lived, state.steps + 1), [*metrics, optimised]
+    meta_params, optimiser_state, (*norms, optimised) = optimise(state.meta_params, state.optimiser_state, grads)
+    shown = [of_agents | of_family for of_agents, of_family in zip(metrics, norms, strict=True)]
+    return MetaState(meta_params, optimiser_state, lived, state.steps + 1), [*shown, optimised]
 
 
-def estimate(family: Family, problem: Problem[Member, Window], at_once: int = 0) -> Callable[[PyTree, Member], Estimated]:
+def estimate(family: Family, problem: Problem[Member, Any], at_once: int = 0) -> Callable[[PyTree, Member], Estimated]:
     """One family's meta-gradients, as a function to compile; at most `at_once` agents at the same time (0: all)."""
     estimator = make_estimator(family.settings)
 
@@ -72,9 +78,11 @@ def estimate(family: Family, problem: Problem[Member, Window], at_once: int = 0)
 def optimise(optimiser: MetaOptimiser) -> Optimise:
     """The step from all families' gradients to the next meta-parameters, as a function to compile."""
 
-    def optimised(meta_params: PyTree, state: PyTree, grads: tuple[PyTree, ...]) -> tuple[PyTree, PyTree, Metrics]:
+    def optimised(meta_params: PyTree, state: PyTree, grads: tuple[PyTree, ...]) -> tuple[PyTree, PyTree, list[Metrics]]:
         # All families share the rule, so their gradients have the same shapes but for the number of agents.
-        return optimiser.step(meta_params, state, jax.tree.map(lambda *parts: jnp.concatenate(parts), *grads))
+        together = jax.tree.map(lambda *parts: jnp.concatenate(parts), *grads)
+        meta_params, state, metrics = optimiser.step(meta_params, state, together)
+        return meta_params, state, [*({"meta_gradient_norm_of_mean": norm_of_mean(family)} for family in grads), metrics]
 
     return optimised
 
@@ -85,6 +93,11 @@ def over_agents(one: Callable[[Member], Estimated], members: Member, at_once: in
     if not at_once or at_once >= agents:
         return jax.vmap(one)(members)
     return jax.lax.map(one, members, batch_size=at_once)
+
+
+def make_problem(family: Family, strategy: str) -> Problem[Member, Any]:
+    """What the settings ask for: windows whose updates store what the strategy says, or whole lives, of which nothing is stored."""
+    return whole_life_problem(family) if family.settings.fitness == "lifetime" else rule_problem(family, strategy)
 
 
 def rule_problem(family: Family, strategy: str) -> Problem[Member, Window]:

@@ -20,7 +20,7 @@ from rulax.values.policies import entropy, kl, log_probability
 
 
 def policy_gradient(taken: Predictions, experience: Experience, advantage: Array) -> Array:
-    """-E[A log pi(a)] over valid steps, a scalar, from advantages [T, B], which are data: its gradient ascends the return."""
+    """-E[advantage log pi(a)] over valid steps, a scalar; advantages [T, B] are data. Its gradient ascends the return."""
     weight = jax.lax.stop_gradient(advantage)
     return -masked_mean(weight * log_probability(taken["policy"], experience.action), experience.valid)
 

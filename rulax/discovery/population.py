@@ -41,6 +41,11 @@ class Family:
     settings: Discovery
 
     def __post_init__(self) -> None:
+        if self.settings.fitness == "lifetime" and self.settings.estimator != "evolution":
+            raise ValueError(
+                f"fitness lifetime needs estimator evolution: estimator {self.settings.estimator} differentiates a window, not a "
+                "whole life"
+            )
         if self.settings.estimator == "evolution" and self.settings.collection == "before_window":
             raise ValueError(
                 "estimator evolution compares what agents earn after their updates, and with collection before_window "
@@ -77,7 +82,7 @@ def init_member(family: Family, key: Array) -> Member:
     state = init_agent(family.recipe, family.learner, family.environment, key_agent, own)
     task = family.environment.sample_task(key_task)
     actor = begin(family.streams, task, state.params.initial_memory(learning.streams), key_env)
-    replay = empty_replay(learning, family.environment, actor.memory)
+    replay = empty_replay(learning, family.environment, state.params, actor.memory)
     life = fill_replay(family.streams, learning, Life(state, actor, replay, key_life))
     critic = start_critic(family.settings, family.recipe.network, family.environment.observation, key_critic)
     return Member(life, critic, jnp.int32(0), budget, jnp.int32(1))
@@ -90,12 +95,12 @@ def draw_budget(lifetimes: tuple[int, ...], key: Array) -> Array:
 
 
 def init_population(family: Family, key: Array) -> Member:
-    """All agents of a family, [A, ...]."""
+    """All K agents of a family, [K, ...]."""
     return jax.vmap(lambda k: init_member(family, k))(jax.random.split(key, family.settings.agents))
 
 
 def refresh(family: Family, members: Member) -> Member:
-    """Replace those whose budget is spent by fresh agents; the others stay as they are. Members are [A, ...]."""
+    """Replace those whose budget is spent by fresh agents; the others stay as they are. Members are [K, ...]."""
 
     def one(member: Member) -> Member:
         # The survivor's key moves on, too: its next iteration would otherwise split the key that was split here.

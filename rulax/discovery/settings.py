@@ -74,6 +74,9 @@ class Discovery:
     """Evolution: standard deviation of the noise on the rule's parameters."""
     fitness_shaping: Literal["ranks", "values"] = setting("ranks", before="ranks")
     """Evolution: what weighs the noise, the ranks of fitness or its values."""
+    fitness: Literal["validation", "lifetime"] = setting("validation", before="validation")
+    """Evolution: what a rule is scored by, its agent's reward after the window, or its agent's return over a whole lifetime, lived
+    from beginning to end in every meta-step (the window then has no meaning)."""
     bootstrap_updates: int = setting(5, at_least=1)
     """Bootstrap objective: how many updates further its target is."""
     bootstrap_rate: float = setting(1e-3, above=0)

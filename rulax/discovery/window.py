@@ -17,6 +17,7 @@ from rulax.discovery.critic import CriticState, Judgement, improve, judge
 from rulax.discovery.memory import Penalties, Updated, Updates, repeat
 from rulax.discovery.outer_loss import now_taken, predict_along
 from rulax.discovery.population import Family, Member
+from rulax.envs.base import Episode
 from rulax.learning.life import draw, episode_metrics, split_keys, store
 from rulax.learning.rollout import act
 from rulax.learning.update import LearnerState
@@ -43,6 +44,14 @@ class Record(NamedTuple):
     written: PyTree = ()  # [N, ...] the agent's arrays that it wrote before each update (agents/base.py); () if none
 
 
+class Acted(NamedTuple):
+    """What happened while an agent acted, before it has written anything down."""
+
+    fresh: Experience  # [T, B, ...]
+    episodes: Episode  # [T, B] those that ended
+    key: Array  # of the update that learns from it
+
+
 class Rollout(NamedTuple):
     """Fresh experience, the sums over its finished episodes, and the key of the update that learns from it."""
 
@@ -58,7 +67,9 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
 
     With `collection` "on_policy" the agent collects a rollout before every update, and validation after the last one. With
     "before_window" the agent as it is now collects all of it in advance, as DeepMind's notebook does; updates and critic then
-    learn off-policy, and the critic judges the agent after the window by importance weights.
+    learn off-policy, and the critic judges the agent after the window by importance weights. What an agent keeps in tables
+    (`Agent.written`) it writes when it has collected, so in that case before its first update. Its validation it writes last in
+    both cases: an agent is judged by experience that it has not seen.
 
     Args:
         family: the environment, the agents' recipe and the settings.
@@ -71,10 +82,10 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     """
     settings = family.settings
     on_policy = settings.collection == "on_policy"
-    ahead = validation = None
+    ahead = validated = None
     if not on_policy:
         member, ahead = jax.lax.scan(lambda member, _: collect(family, member), member, None, settings.window)
-        member, validation = collect(family, member, settings.validation_unroll)
+        member, validated = act_only(family, member, settings.validation_unroll)
     before = member.life.learner_state
 
     def one(member: Member, rollout: Rollout | None) -> tuple[Member, tuple]:
@@ -98,9 +109,10 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
         return member, (experience, key_update, written, learned | rollout.episodes | measured, penalties)
 
     member, (experience, keys, written, metrics, penalties) = repeat(updates, one, member, ahead, settings.window)
-    agent = member.life.learner_state.params  # judged is the agent that acts, before it writes anything about its validation
-    if validation is None:
-        member, validation = collect(family, member, settings.validation_unroll)
+    agent = member.life.learner_state.params  # judged is this agent, before it writes anything about its validation
+    if validated is None:
+        member, validated = act_only(family, member, settings.validation_unroll)
+    member, validation = write_down(member, validated)
     judged = validation.fresh
     policy = judged.behaviour if on_policy else policy_of(agent, judged)
     critic, judgement, criticised = judge_validation(family, member.critic, judged, policy)
@@ -109,18 +121,29 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     return member._replace(critic=critic), window, describe(metrics, judged, validation.episodes) | criticised
 
 
-def collect(family: Family, member: Member, unroll: int = 0) -> tuple[Member, Rollout]:
-    """One rollout of `unroll` steps (0: as long as those that agents learn from) with the agent as it is.
+def collect(family: Family, member: Member) -> tuple[Member, Rollout]:
+    """One rollout to learn from, with the agent as it is, which it then writes down."""
+    return write_down(*act_only(family, member, family.recipe.learning.unroll))
+
+
+def act_only(family: Family, member: Member, unroll: int) -> tuple[Member, Acted]:
+    """Act for `unroll` steps with the agent as it is.
 
     To the meta-gradient what happens is data: no derivative passes through the environment.
     """
-    keys, state = split_keys(member.life), member.life.learner_state
-    agent, actor = jax.lax.stop_gradient((state.params, member.life.actor))
-    actor, fresh, episodes = act(family.streams, agent, actor, unroll or family.recipe.learning.unroll, keys.act)
-    # To the agent itself and not to the stopped copy: arrays that it does not replace must stay differentiable.
+    keys = split_keys(member.life)
+    agent, actor = jax.lax.stop_gradient((member.life.learner_state.params, member.life.actor))
+    actor, fresh, episodes = act(family.streams, agent, actor, unroll, keys.act)
+    return member._replace(life=member.life._replace(actor=actor, key=keys.life)), Acted(fresh, episodes, keys.learn)
+
+
+def write_down(member: Member, acted: Acted) -> tuple[Member, Rollout]:
+    """Let the agent keep what it wants of a rollout (`Agent.written`)."""
+    state, (fresh, episodes, key) = member.life.learner_state, acted
+    # To the agent itself and not to a stopped copy: arrays that it does not replace must stay differentiable.
     agent, learned_from, written = write(state.params, fresh, episodes)
-    life = member.life._replace(actor=actor, learner_state=state._replace(params=agent), key=keys.life)
-    return member._replace(life=life), Rollout(fresh, learned_from, episode_metrics(fresh, episodes), keys.learn, written)
+    life = member.life._replace(learner_state=state._replace(params=agent))
+    return member._replace(life=life), Rollout(fresh, learned_from, episode_metrics(fresh, episodes), key, written)
 
 
 def policy_of(agent: Agent, experience: Experience) -> Policy:

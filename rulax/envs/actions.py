@@ -1,8 +1,10 @@
-"""From an agent's choices to an environment's own actions, by a table: one choice, several at once, or real numbers in bins.
+"""From an agent's actions to an environment's own: one choice, several at once, real numbers in bins, or real numbers themselves.
 
-An agent always picks one of A choices, or one of A in each of D dimensions. All dimensions have equally many choices, so that
+An agent that chooses picks one of A choices, or one of A in each of D dimensions. All dimensions have equally many choices, so that
 arrays are rectangular; where an environment's dimensions differ, the actions of a smaller one are spread evenly over A choices (so
 two choices may mean the same action). Nothing has to be masked, and to a rule every choice is a real one.
+
+An agent that acts by real numbers says one per dimension, in units in which the environment's bounds are -1 and 1.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ class Actions:
 
     values: np.ndarray  # [D, A]
     shape: tuple[int, ...]
+    real: bool = False  # whether it takes whatever lies between the first and the last value of a row as well
 
     @property
     def number(self) -> int:
@@ -36,14 +39,32 @@ class Actions:
         """D, or 0 if there is only one dimension: an action is then a single choice."""
         return len(self.values) if len(self.values) > 1 else 0
 
+    @property
+    def real_dimensions(self) -> int:
+        """D where an agent may act by real numbers, else 0."""
+        return len(self.values) if self.real else 0
+
     def native_action(self, action: Any, library: Any = np) -> Any:
-        """From choices [...] or [..., D] to the environment's own actions [..., *shape]; `library` is numpy or jax.numpy."""
+        """From choices [...] or [..., D], or from real numbers [..., D], to the environment's own actions [..., *shape].
+
+        `library` is numpy or jax.numpy.
+        """
         choice = library.asarray(action)
+        if np.issubdtype(choice.dtype, np.floating):
+            return self._between(choice, library)
         if not self.dimensions:
             choice = choice[..., None]
         # Row and choice are indexed together and broadcast over the leading axes: dimension d reads its own row only.
         own = library.asarray(self.values)[np.arange(len(self.values)), choice]
         return own.reshape(*choice.shape[:-1], *self.shape)
+
+    def _between(self, action: Any, library: Any) -> Any:
+        # NaN as 0: an agent that has diverged is reported as such, and must not look like an environment that fails.
+        share = library.clip(library.nan_to_num(action), -1, 1)
+        low, high = self.values[:, 0], self.values[:, -1]
+        # A sum of two shares meets both bounds exactly, as low + share (high - low) does not.
+        own = (0.5 * ((1 - share) * low + (1 + share) * high)).astype(self.values.dtype)
+        return own.reshape(*action.shape[:-1], *self.shape)
 
 
 class ByTable:
@@ -60,6 +81,11 @@ class ByTable:
     def action_dimensions(self) -> int:
         """D, or 0 for a single choice."""
         return self.actions.dimensions
+
+    @property
+    def real_dimensions(self) -> int:
+        """D where an agent may act by real numbers, else 0."""
+        return self.actions.real_dimensions
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
         """The environment's own actions."""
@@ -81,20 +107,23 @@ def several_of(sizes: Sizes, starts: Sizes | None = None, shape: tuple[int, ...]
     return Actions(first + np.arange(most) * number // most, (len(number),) if shape is None else shape)
 
 
-def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS) -> Actions:
-    """`bins` evenly spaced real numbers per dimension, from `low` to `high`, both of the shape that the environment takes."""
+def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS, real: bool = False) -> Actions:
+    """`bins` evenly spaced real numbers per dimension, from `low` to `high`, both of the shape that the environment takes.
+
+    `real`: whether agents may also say any number between.
+    """
     if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
         raise ValueError(f"bins must be a whole number of at least 2, not {bins!r}")
     if not low.size or not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError("real numbers can only be chosen from between two finite ends, and this action has no such ends")
     # Dimension d is entry d of the flattened action; `native_action` restores the shape.
-    return Actions(np.linspace(low.ravel(), high.ravel(), bins, axis=-1).astype(low.dtype), low.shape)
+    return Actions(np.linspace(low.ravel(), high.ravel(), bins, axis=-1).astype(low.dtype), low.shape, real)
 
 
 def between(low: np.ndarray, high: np.ndarray, bins: int | None = None) -> Actions:
-    """The choices between two bounds, in the dtype of the bounds: every integer, or real numbers in bins."""
+    """The actions between two bounds, in their dtype: every integer, or real numbers, of which `bins` leaves only so many."""
     if np.issubdtype(low.dtype, np.floating):
-        return evenly_spaced(low, high, BINS if bins is None else bins)
+        return evenly_spaced(low, high, BINS if bins is None else bins, real=bins is None)
     if bins is not None:
         raise ValueError("whole numbers need no bins: leave the option bins out")
     if np.any(high.astype(np.float64) - low >= MOST_CHOICES):  # as floats, since in its own bits a difference may not fit

@@ -76,6 +76,8 @@ class Environment(abc.ABC):
     # Annotated rather than abstract: subclasses may give it as a class attribute, a field or a property.
     num_actions: int  # an action is one of that many choices, int32 []
     action_dimensions: int = 0  # unless this is D > 0: then it is D such choices at once, int32 [D]
+    # If this is D > 0, an action may also be D real numbers, float32 [D]: -1 and 1 are the bounds, and what is beyond is clipped.
+    real_dimensions: int = 0
     observation: Any  # shape and dtype of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = False  # whether `sample_task` always returns the default task
 
@@ -93,7 +95,7 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        """Take one action, int32 [] or [D]. What happens after the end of an episode is unspecified; `AutoReset` discards it."""
+        """Take one action, int32 [] or [D], or float32 [D]. `AutoReset` discards what happens after the end of an episode."""
 
     def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         """Start the episode after the one that ended in `state`: the new state, and its first observation.
@@ -109,7 +111,7 @@ class Environment(abc.ABC):
         return Level.EPISODE
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """An agent's choices [B] or [B, D] as the actions of the library behind an adapter, [B, ...]; elsewhere the same."""
+        """An agent's actions [B] or [B, D] as those of the library behind an adapter, [B, ...]; elsewhere the same."""
         return action
 
     def preprocess(self, observation: PyTree) -> PyTree:
@@ -150,6 +152,7 @@ class HostEnvironment(abc.ABC):
 
     num_actions: int
     action_dimensions: int = 0
+    real_dimensions: int = 0  # as in `Environment`
     observation: Any  # shape and dtype of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = True
     frames: int = 1  # if more, all images [H, W, frames x colours] are stacks, oldest frame first: replay stores each frame once
@@ -160,7 +163,7 @@ class HostEnvironment(abc.ABC):
         """Open `num_streams` (B) streams."""
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
-        """An agent's choices [B] or [B, D] as the actions of the library behind an adapter, [B, ...]; elsewhere the same."""
+        """An agent's actions [B] or [B, D] as those of the library behind an adapter, [B, ...]; elsewhere the same."""
         return action
 
     def preprocess(self, observation: PyTree) -> PyTree:
@@ -181,6 +184,10 @@ class WrappedHost(HostEnvironment):
     @property
     def action_dimensions(self) -> int:  # type: ignore[override]
         return self.environment.action_dimensions
+
+    @property
+    def real_dimensions(self) -> int:  # type: ignore[override]
+        return self.environment.real_dimensions
 
     @property
     def observation(self) -> PyTree:  # type: ignore[override]
@@ -205,7 +212,7 @@ class HostStreams(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> Timestep:
-        """One action in every stream, [B] or [B, D]."""
+        """One action in every stream: choices [B] or [B, D], or real numbers [B, D]."""
 
     @abc.abstractmethod
     def close(self) -> None:

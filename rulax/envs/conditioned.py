@@ -56,7 +56,7 @@ class Conditioned(Wrapped):
         return state, transition._replace(observation=self._show(task, transition.observation))
 
     def recondition(self, observation: Array, context: Array) -> Array:
-        """Observations [..., D] with the added numbers replaced by `context` [number]."""
+        """Observations [..., F] with the added numbers replaced by `context` [number]."""
         return observation.at[..., -self.number :].set(context)
 
     def _show(self, task: ConditionedTask, observation: PyTree) -> Array:

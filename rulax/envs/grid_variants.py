@@ -14,7 +14,7 @@ LONG_HORIZON = (Kind(1.0, 0.0, 0.01, 2), Kind(-1.0, 0.5, 1.0, 2))
 
 
 def tabular_dense() -> GridWorld:
-    """Two good objects that come back now and then, two bad ones that come back sooner."""
+    """Two good objects that come back now and then, a bad one that may end the episode, and another that soon comes back."""
     return GridWorld(11, 11, DENSE, view="tabular")
 
 

@@ -2,6 +2,10 @@
 
 The registered variants are in `grid_variants.py`. Within one step: the agent moves; what lies on its cell is collected and
 may end the episode; what is missing may come back.
+
+With a payday, a time limit (`wrappers.TimeLimit`) pays nothing out: truncation is no end, and what is owed then is part of the
+value that is bootstrapped from the last observation. Paying would make the reward depend on a clock that is no part of the state.
+But that debt is missing from the reported return, so a limit should be a multiple of the payday, as that of `grid/delayed` is.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ class GridTask(NamedTuple):
     returns: Array  # [K]
     step_reward: Array  # [] paid at every step
     slip: Array  # [] probability that a random action is taken instead
-    payday: Array  # [] int32: what was collected is paid at every payday-th step (1: at once) and at the end
+    payday: Array  # [] int32: what was collected is paid at every payday-th step (1: at once) and where the episode terminates
 
 
 class GridState(NamedTuple):

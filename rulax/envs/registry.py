@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rulax import own
 from rulax.envs.catalogue import AdapterFamily, adapter_families
-from rulax.errors import suggestion
+from rulax.errors import UserError, did_you_mean, matches, suggestion
 from rulax.text import convert_like
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ _ENTRIES = (
     Entry("mountain_car", "classic.mountain_car:MountainCar", "swing up a hill with a weak engine, as MountainCar-v0", 200),
     Entry("acrobot", "classic.acrobot:Acrobot", "swing up a two-link arm, as Acrobot-v1", 500),
     Entry("pendulum", "classic.pendulum:Pendulum", "swing up and hold, as Pendulum-v1 with five torques", 200),
+    Entry("pendulum/continuous", "classic.pendulum:continuous_pendulum", "the same with any torque", 200),
     Entry("bandit/bernoulli", "bandit:BernoulliBandit", "arms that pay 1 with their own probability; one pull"),
     Entry("bandit/gaussian", "bandit:GaussianBandit", "arms that pay a normal number; one pull"),
     Entry("bandit/dependent", "bandit:DependentArms", "two arms that pay with p and 1 - p; one pull"),
@@ -85,13 +88,14 @@ _BY_NAME = {entry.name: entry for entry in _ENTRIES}
 _FAMILIES = adapter_families()
 # An Atari game, as Gymnasium's users know it: ALE/Pong-v5, PongNoFrameskip-v4.
 GAME = re.compile(r"(ALE/|(?=\w+NoFrameskip))(?P<game>[A-Za-z]+?)(NoFrameskip|Deterministic)?(-ram)?(-v\d)?")
+VERSIONED = re.compile(r"[A-Z][\w/-]*-v\d+")  # as Gymnasium writes ids
 
 # Options that wrap an environment, with the functions of `tasks.py` that the first ones stand for, in the order of wrapping.
 COMBINATORS = {"tasks": "finite_set", "contexts": "recurring", "trial": "trial"}
 LASTING = {"with_noise": "noise_level", "with_skill": "skill_level"}  # functions of `lasting.py`, and the options of their level
 AROUND = (*COMBINATORS, "processes", *LASTING, *LASTING.values(), "stack")
 
-OTHERWISE = "`rulax envs` lists all; one of your own, registered with Gymnasium, is written module:ID"
+OTHERWISE = "`rulax envs` lists all; one of your own is written file.py:Name, module:Name or module:ID"
 
 
 def list_environments() -> list[Entry]:
@@ -108,7 +112,9 @@ def families() -> dict[str, list[Entry]]:
 
 
 def make(name: str, **options: Any) -> Environment | HostEnvironment:
-    """The environment of that name: one of ours, `prefix/ID` of another library, or any Gymnasium id without a prefix.
+    """The environment of that name: one of ours, `prefix/ID` of another library, any Gymnasium id, or a user's own part.
+
+    The last is written `module:name` or `file.py:name` (`envs/own.py` says what that may be).
 
     `options` override fields of our environments (and `limit`, where the name has a time limit); for others they go to the adapter.
     Some options are for any environment:
@@ -121,7 +127,7 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """
     # Taken out first: what is left in `options` belongs to the environment or its adapter.
     around = {option: options.pop(option) for option in AROUND if option in options}
-    environment: Any = _make_own(_BY_NAME[name], options) if name in _BY_NAME else _make_adapted(name, options)
+    environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _make_other(name, options)
     for option in COMBINATORS:
         if option in around:
             environment = _combine(name, environment, option, around[option])
@@ -174,6 +180,37 @@ def _whole(name: str, option: str, number: Any) -> int:
     return read
 
 
+def _make_other(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
+    """An environment that is not in the table: a user's own, or another library's."""
+    thing = _own_part(name)
+    if thing is None:
+        return _make_adapted(name, options)
+    from rulax.envs.own import environment_of
+
+    return environment_of(thing, own.shown(name), options)
+
+
+def _own_part(name: str) -> Any:
+    """The object that a user handed over under this name, or that it points to as `module:name` or `file.py:name`; else None."""
+    thing = own.held("env", name)
+    if thing is not None or not own.is_reference(name):
+        return thing
+    try:
+        return own.find("env", name)
+    except UserError:
+        # `package:ID` is how Gymnasium writes an id that importing the package registers, perhaps without a version.
+        if not name.partition(":")[0].endswith(".py") and _FAMILIES["gymnasium"].installed and _registered(name.partition(":")[2]):
+            return None
+        raise
+
+
+def _registered(environment_id: str) -> bool:
+    """Whether an import has registered this id with Gymnasium, with or without a version."""
+    import gymnasium
+
+    return environment_id in gymnasium.registry or any(each.rpartition("-v")[0] == environment_id for each in gymnasium.registry)
+
+
 def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
     family, environment_id = _split(name)
     if not family.installed:
@@ -181,6 +218,9 @@ def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvir
         if name != environment_id:
             raise MissingExtra(f"'{name}' needs {family.package}, which is not installed: {family.install}")
         raise _unknown(name)
+    if re.match(r".+\.py:", environment_id):  # importing the file registers the id
+        file, _, environment_id = environment_id.rpartition(":")
+        own.import_file(Path(file))
     module = importlib.import_module(f"rulax.envs.adapters.{family.prefix}")
     # Refused here rather than by the adapter, because here the names of all families are known for a suggestion.
     if family.prefix == "gymnax" and environment_id not in _ids("gymnax"):
@@ -190,9 +230,15 @@ def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvir
     return module.make(environment_id, **options)
 
 
-def steps_on_host(name: str) -> bool:
-    """Whether the environment of that name is a `HostEnvironment`, without making it."""
-    return name not in _BY_NAME and not _split(name)[0].in_jax
+def steps_on_host(name: str, options: dict[str, Any] | None = None) -> bool:
+    """Whether the environment of that name is a `HostEnvironment`, without making it unless it is a user's own."""
+    if name in _BY_NAME:
+        return False
+    if own.held("env", name) is not None or own.is_reference(name):
+        from rulax.envs.base import HostEnvironment
+
+        return isinstance(make(name, **(options or {})), HostEnvironment)
+    return not _split(name)[0].in_jax
 
 
 def _split(name: str) -> tuple[AdapterFamily, str]:
@@ -201,7 +247,7 @@ def _split(name: str) -> tuple[AdapterFamily, str]:
     return (_FAMILIES[prefix], rest) if prefix in _FAMILIES else (_FAMILIES["gymnasium"], name)
 
 
-def _make_own(entry: Entry, options: dict[str, Any]) -> Environment:
+def _make_registered(entry: Entry, options: dict[str, Any]) -> Environment:
     module, function = entry.factory.split(":")
     environment = getattr(importlib.import_module(f"rulax.envs.{module}"), function)()
     known = [field.name for field in dataclasses.fields(environment)] + ["limit"] * bool(entry.limit)
@@ -268,14 +314,18 @@ def _unknown(name: str) -> UnknownEnvironment:
     examples = [
         f"{family.prefix}/{each}" for family in _FAMILIES.values() if family.prefix not in listed for each in family.examples
     ]
-    own = [f"{family}/{each}" for family in ("gymnax", "atari") for each in _ids(family)]
-    known = [*_BY_NAME, *own, *_ids("gymnasium"), *examples]
+    full = [f"{family}/{each}" for family in ("gymnax", "atari") for each in _ids(family)]
+    known = [*_BY_NAME, *full, *_ids("gymnasium"), *examples]
     bare = name.removeprefix("gymnasium/")
     game = GAME.fullmatch(bare)
     if game:
         how = "" if _FAMILIES["atari"].installed else f" ({_FAMILIES['atari'].install})"
         raw = f"; ale_py:{bare} is the game without the papers' preprocessing" if bare.startswith("ALE/") else ""
-        return UnknownEnvironment(f"unknown environment '{name}'; did you mean 'atari/{game['game']}'?{how}{raw}")
+        return UnknownEnvironment(f"unknown environment '{name}'{did_you_mean(repr('atari/' + game['game']))}{how}{raw}")
+    # Nothing of ours has a version: `CartPole-v1` after a bare install is what the first line of a tutorial says.
+    if VERSIONED.fullmatch(bare) and not _FAMILIES["gymnasium"].installed:
+        ours = did_you_mean(*map(repr, matches(bare.rpartition("-v")[0], _BY_NAME, 1)))
+        return UnknownEnvironment(f"'{name}' needs gymnasium, which is not installed: {_FAMILIES['gymnasium'].install}{ours}")
     missing = [name for name in listed if not _FAMILIES[name].installed]
     extras = f"; more with pip install 'rulax[{','.join(missing)}]'" if missing else ""
     return UnknownEnvironment(f"unknown environment '{name}'{suggestion(bare, known, OTHERWISE, most=3)}{extras}")

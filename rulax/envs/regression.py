@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
-from rulax.types import Array
+from rulax.types import Array, PyTree
+
+
+class Regression(Protocol):
+    """A distribution of supervised tasks."""
+
+    @property
+    def inputs(self) -> int:
+        """The size D of an input."""
+
+    def sample_task(self, key: Array) -> PyTree:
+        """A random task."""
+
+    def examples(self, task: PyTree, key: Array, number: int) -> tuple[Array, Array]:
+        """Random inputs [number, D] and their outputs [number]."""
 
 
 class SinusoidTask(NamedTuple):

@@ -75,6 +75,8 @@ class Trial(Wrapped):
                 f"episodes={self.episodes}, trials={self.trials}, clock={self.clock}"
             )
 
+    real_dimensions = 0  # type: ignore[assignment]  # the action that an observation shows is a choice
+
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
         size = math.prod(self.environment.observation.shape) + self._choices() + 2 + bool(self.clock)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.envs.actions import Actions, evenly_spaced
+from rulax.envs.actions import BINS, Actions, evenly_spaced
 from rulax.envs.base import Environment, Episode, Timestep, Transition
 from rulax.types import Array, Level, PyTree
 
@@ -36,6 +36,10 @@ class Wrapped(Environment):
     @property
     def action_dimensions(self) -> int:  # type: ignore[override]
         return self.environment.action_dimensions
+
+    @property
+    def real_dimensions(self) -> int:  # type: ignore[override]
+        return self.environment.real_dimensions
 
     @property
     def observation(self) -> PyTree:  # type: ignore[override]
@@ -100,6 +104,25 @@ class Binned(Wrapped):
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
         return self.actions().native_action(action)
+
+
+@dataclasses.dataclass(frozen=True)
+class Continuous(Binned):
+    """The same for agents that act by real numbers, or by 11 bins where their rule needs choices; `bins` leaves only those."""
+
+    bins: int = 0
+
+    def actions(self) -> Actions:
+        ends = np.ones(self.environment.num_actions, np.float32)
+        return evenly_spaced(-ends, ends, self.bins or BINS, real=not self.bins)
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        return self.bins or BINS
+
+    @property
+    def real_dimensions(self) -> int:  # type: ignore[override]
+        return self.actions().real_dimensions
 
 
 @dataclasses.dataclass(frozen=True)

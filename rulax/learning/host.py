@@ -138,8 +138,9 @@ class HostTrainer(BaseTrainer):
         return float("nan")
 
     def close(self) -> None:
-        """Close the streams."""
+        """Close the streams and end the learner's thread."""
         self._finish()
+        self._thread.shutdown()
         self.streams.close()
 
     # -- one iteration --------------------------------------------------------------------------------------------------------
@@ -272,7 +273,8 @@ class HostTrainer(BaseTrainer):
             drawn = host_replay.mix(self.replay, fresh, batch, learning.replay, keys_mix)
         else:
             drawn = fresh
-        if self.replay and self.replay.filled < learning.warmup:
+        # By what was ever stored, as `warm_iterations` counts: a buffer smaller than the warm-up never holds that much.
+        if self.replay and self.replay.stored < learning.warmup:
             return state, self._nothing(state, drawn, keys_update)
         state, metrics = self._update(self.rule_params, state, drawn, keys_update)
         return state, jax.tree.map(np.asarray, metrics)

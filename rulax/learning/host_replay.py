@@ -26,19 +26,23 @@ class HostReplay:
     def __init__(self, form: Experience, seeds: int, streams: int, capacity: int):
         self.capacity = -(-capacity // streams) * streams
         self.storage = jax.tree.map(lambda leaf: np.zeros((seeds, self.capacity, *leaf.shape), leaf.dtype), form)
-        self.position, self.filled = 0, 0
+        self.stored = 0  # trajectories per seed so far, those that have been overwritten included
+
+    @property
+    def filled(self) -> int:
+        """How many trajectories it holds."""
+        return min(self.stored, self.capacity)
 
     def add(self, fresh: Experience) -> None:
         """Write one trajectory per stream, [K, B, T, ...], over the oldest ones."""
-        streams = fresh.action.shape[1]
+        streams, position = fresh.action.shape[1], self.stored % self.capacity
 
         def write(ring: np.ndarray, new: np.ndarray) -> None:
             # One slice, which never wraps: the capacity is a multiple of the streams.
-            ring[:, self.position : self.position + streams] = new
+            ring[:, position : position + streams] = new
 
         jax.tree.map(write, self.storage, fresh)
-        self.position = (self.position + streams) % self.capacity
-        self.filled = min(self.filled + streams, self.capacity)
+        self.stored += streams
 
 
 def mix(replay: HostReplay | None, fresh: Experience, batch: int, fraction: float, keys: Array) -> Experience:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from rulax.agents import Agent, make_agent
 from rulax.agents.base import write
+from rulax.agents.normalising import normalising
 from rulax.envs.base import Environment, Episode, HostEnvironment, Streams
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
@@ -20,7 +21,7 @@ from rulax.learning.rollout import Actor, act
 from rulax.learning.update import NOTHING_OWN, Learner, LearnerState, init_learner_state, update
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
-from rulax.types import Array, Experience, Factored, Metrics, PyTree
+from rulax.types import Array, Experience, Metrics, Policy, PyTree
 
 
 class Life(NamedTuple):
@@ -46,6 +47,7 @@ def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = 
         make_optimiser(learning, gradient_steps(learning, total_updates), own),
         learning.epochs,
         learning.minibatches,
+        learning.shuffle,
         learning.slow_decay,
         learning.reward_scale,
         own=tuple(own),
@@ -84,6 +86,8 @@ def init_agent(
         hyperparameters: what this agent has of its own, [] each.
     """
     key_agent, key_rule = jax.random.split(key)
+    real = environment.real_dimensions if recipe.network.action_distribution != "bins" else 0
+    learning = recipe.learning
     agent = (recipe.make_agent or make_agent)(
         key_agent,
         environment.observation,
@@ -92,30 +96,38 @@ def init_agent(
         recipe.network,
         environment.action_dimensions,
         recipe.learning.streams,
+        **({"real_dimensions": real} if real else {}),  # else left out: a user's maker may not know it
     )
+    normalised = learning.normalise_observations, learning.normalise_rewards
+    agent = normalising(agent, environment.observation, learning.streams, *normalised)
     return init_learner_state(learner, agent, key_rule, hyperparameters)
 
 
-def empty_replay(learning: Learning, environment: Environment, memory: PyTree) -> ring.Replay | tuple[()]:
-    """The buffer that a life starts with; `memory` [B, ...] is an agent's, for its shapes."""
+def empty_replay(learning: Learning, environment: Environment, agent: Agent, memory: PyTree) -> ring.Replay | tuple[()]:
+    """The buffer that a life starts with; `memory` [B, ...] is the agent's, for its shapes."""
     if not learning.replay:
         return ()
     time, streams = learning.unroll, learning.streams
-    dimensions = (environment.action_dimensions,) if environment.action_dimensions else ()
 
     def zeros(steps: int, dtype: Any, *shape: int) -> Array:
         return jnp.zeros((steps, streams, *shape), dtype)
 
-    logits = zeros(time, jnp.float32, *dimensions, environment.num_actions)
+    def decide(observation: PyTree, first: Array, key: Array) -> tuple[Array, Policy]:
+        policy, _ = agent.act(observation, first, memory)
+        return agent.sample(key, policy), policy
+
+    now = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((streams, *leaf.shape), leaf.dtype), environment.observation)
+    decided = jax.eval_shape(decide, now, jax.ShapeDtypeStruct((streams,), jnp.int8), jax.random.key(0))
+    action, behaviour = jax.tree.map(lambda leaf: zeros(time, leaf.dtype, *leaf.shape[1:]), decided)
     # The dtypes must be those that `rollout.act` makes: `ring.add` casts what differs, so a narrower one would lose data silently.
     example = Experience(
         observation=jax.tree.map(lambda leaf: zeros(time + 1, leaf.dtype, *leaf.shape), environment.observation),
-        action=zeros(time, jnp.int32, *dimensions),
+        action=action,
         reward=zeros(time, jnp.float32),
         discount=zeros(time, jnp.float32),
         first=zeros(time + 1, jnp.int8),
         valid=zeros(time, jnp.bool_),
-        behaviour=Factored(logits) if dimensions else logits,
+        behaviour=behaviour,
         memory=memory,
     )
     return ring.start(example, learning.capacity)

@@ -5,8 +5,10 @@ parameters, and not a constant of the program: it can change during a life, be c
 
     trainer = make_trainer(environment, recipe, config, {"learning_rate": [1e-3, 3e-3, 1e-2]}, tasks)
     ...
-    life = exploit(state.life, parents)                        # agent k goes on as a copy of agent parents[k]
-    own = explore(life.learner_state.hyperparameters, key)     # each value times 0.8 or 1.2
+    learner_state = exploit(state.life.learner_state, parents)    # agent k goes on as a copy of agent parents[k]
+    own = explore(learner_state.hyperparameters, key)             # each value times 0.8 or 1.2
+    learner_state = learner_state._replace(hyperparameters=own)
+    state = state._replace(life=state.life._replace(learner_state=learner_state))
 
 Constants of a rule (a discount, a cost) become parameters by `rules/tunable.py`; `rule_params` with a leading axis [K] then give
 each agent its own, and `explore_constants` perturbs them.
@@ -20,7 +22,9 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from rulax.agents.base import PerStream
 from rulax.envs.base import Environment, HostEnvironment
+from rulax.learning.life import Life
 from rulax.learning.optimisers import HORIZON
 from rulax.settings import Learning
 from rulax.types import Array, PyTree
@@ -71,21 +75,28 @@ def exploit(tree: PyTree, parents: Array) -> PyTree:
     """Every agent continues as a copy of its parent, but with its own randomness.
 
     Args:
-        tree: leaves [K, ...]. A whole `Life` copies the agents with their environments and replay buffers; a `LearnerState`
-            copies parameters, optimiser, the rule's state and hyper-parameters alone, so that tasks stay where they are.
+        tree: leaves [K, ...]. Population-based training copies a `LearnerState`: parameters, slow copy, optimiser, rule state,
+            hyper-parameters, and the tables that an agent carries. Tasks, environments, their streams, recurrent memory and replay
+            buffers stay where they are, and so does what an agent carries for its streams (`PerStream`): an episode that has begun
+            goes on with another agent. A whole `Life` copies all of that, too, and two agents go on from one and the same place.
         parents: [K] integers; `parents[k] == k` leaves agent k as it is.
 
     Returns:
         The tree in the new order. Random keys are not copied: two agents with one key would make the same choices for ever.
     """
 
-    def one(leaf: Array) -> Array:
-        # Typed keys only: a raw uint32 key looks like any other array and would be copied.
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return leaf
-        return jnp.take(leaf, parents, axis=0)
+    streams_stay = not isinstance(tree, Life)
 
-    return jax.tree.map(one, tree)
+    def stays(node: PyTree) -> bool:
+        return streams_stay and isinstance(node, PerStream)
+
+    def one(node: PyTree) -> PyTree:
+        # Typed keys only: a raw uint32 key looks like any other array and would be copied.
+        if stays(node) or jnp.issubdtype(node.dtype, jax.dtypes.prng_key):
+            return node
+        return jnp.take(node, parents, axis=0)
+
+    return jax.tree.map(one, tree, is_leaf=stays)
 
 
 def explore(

@@ -112,6 +112,9 @@ class Trainer(Protocol):
     def agent(self, state: TrainState, seed: int = 0) -> Agent:
         """The agent of one seed."""
 
+    def task(self, state: TrainState, seed: int = 0) -> PyTree:
+        """The task of one seed; () in a host environment."""
+
     def reserve(self, seeds: int = 0) -> str:
         """What a run of so many seeds (0: its own) takes of the host's memory, in a sentence; a ValueError if that is too much."""
 
@@ -123,7 +126,11 @@ class Trainer(Protocol):
         """The error message of the last environment that failed and was restarted; "" if none did."""
 
     def close(self) -> None:
-        """Release what the trainer holds; it cannot be used after."""
+        """Release environments and threads; to close twice does no harm.
+
+        After it, `init`, `resume` and `advance` must not be called. What only reads a state still works: `agent`, `skeleton`,
+        `done`, `steps`.
+        """
 
 
 class BaseTrainer(abc.ABC):
@@ -156,8 +163,10 @@ class BaseTrainer(abc.ABC):
         self.steps_per_iteration = learning.streams * learning.unroll
         self.total_iterations = max(1, -(-config.total_steps // self.steps_per_iteration))
         self.warm_iterations = warm_iterations(learning)
+        # A shortened run is the start of a longer one: its learning rate does not fall to zero before the time.
+        scheduled = max(self.total_iterations, -(-learning.schedule_steps // self.steps_per_iteration))
         # Iterations that only fill replay take no gradient step, so they are not part of the schedule.
-        self.learner = make_learner(recipe, self.total_iterations - self.warm_iterations, tuple(self.hyperparameters))
+        self.learner = make_learner(recipe, scheduled - self.warm_iterations, tuple(self.hyperparameters))
         # May be replaced between chunks, by values of the same shapes: each leaf as the rule makes it (all agents share it), or
         # with a leading axis [K] (one per agent). The first chunk decides which.
         self.rule_params = recipe.rule.init(jax.random.key(config.rule_seed))
@@ -194,6 +203,9 @@ class BaseTrainer(abc.ABC):
     def agent(self, state: TrainState, seed: int = 0) -> Agent:
         return jax.tree.map(lambda x: x[seed], state.life.learner_state.params)
 
+    def task(self, state: TrainState, seed: int = 0) -> PyTree:
+        return jax.tree.map(lambda x: x[seed], state.life.actor.task)
+
 
 class CompiledTrainer(BaseTrainer):
     """Trains K agents in a jittable environment: a chunk of iterations is one compiled program."""
@@ -223,7 +235,7 @@ class CompiledTrainer(BaseTrainer):
         state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
         memory = state.params.initial_memory(self.recipe.learning.streams)
         actor = begin(self.streams, task, memory, key_streams)
-        return Life(state, actor, empty_replay(self.recipe.learning, self.environment, memory), key_life)
+        return Life(state, actor, empty_replay(self.recipe.learning, self.environment, state.params, memory), key_life)
 
     # -- what the command line drives -----------------------------------------------------------------------------------------
 

@@ -34,7 +34,8 @@ class LearnerState(NamedTuple):
     optimiser_state: PyTree  # for the trained part
     rule_state: PyTree  # the rule's memory over this lifetime
     updates: Array  # [] how many updates it has made
-    hyperparameters: dict[str, Array] = NOTHING_OWN  # [] each: those that this agent has of its own, see learning/members.py
+    # Those that this agent has of its own, see learning/members.py: [] each, or any tree that an optimiser of one's own reads.
+    hyperparameters: dict[str, PyTree] = NOTHING_OWN
 
 
 class Reading(NamedTuple):
@@ -62,7 +63,8 @@ class Learner(NamedTuple):
     rule: UpdateRule
     optimiser: optax.GradientTransformation | optax.GradientTransformationExtraArgs
     epochs: int = 1  # passes over each batch
-    minibatches: int = 1  # gradient steps per pass, each on a share of the streams
+    minibatches: int = 1  # gradient steps per pass, each on a share of the batch
+    shuffle: str = "streams"  # what is shared out: whole streams, or single steps
     slow_decay: float = 0.9  # of the slow copy, per update
     reward_scale: float = 1.0
     own: tuple[str, ...] = ()  # names of the hyper-parameters that each agent has of its own
@@ -81,7 +83,7 @@ class Targets(NamedTuple):
 
 
 def init_learner_state(
-    learner: Learner, params: Agent, key: Array, hyperparameters: Mapping[str, Array] = NOTHING_OWN
+    learner: Learner, params: Agent, key: Array, hyperparameters: Mapping[str, PyTree] = NOTHING_OWN
 ) -> LearnerState:
     """An agent before its first update: its slow copy is itself.
 
@@ -89,7 +91,7 @@ def init_learner_state(
         learner: if the agent has hyper-parameters of its own, one that was made for their names (`life.make_learner`).
         params: the agent.
         key: for the rule's state.
-        hyperparameters: what this agent has of its own, [] each.
+        hyperparameters: what this agent has of its own: [] each, or any tree that an optimiser of one's own reads.
     """
     if set(hyperparameters) != set(learner.own):
         # The optimiser would ignore them without a word.
@@ -212,11 +214,14 @@ def step(
 def passes(
     learner: Learner, rule_params: PyTree, state: LearnerState, targets: PyTree, experience: Experience, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Several gradient steps on one batch, each on a random subset of whole streams, so that recurrent agents read them in order.
+    """Several gradient steps on one batch, each on a random subset of whole streams, so that recurrent agents read them in order;
+    or of single steps, if the learner shuffles those.
 
     Returns the trained part of the agent, the optimiser's state, and metrics averaged over the steps.
     """
     carried = split(state.params)[1]
+    if learner.shuffle == "steps":
+        experience, targets = single_steps(experience), jax.tree.map(joined, targets)
     streams = experience.action.shape[1]
     size = streams // learner.minibatches
     # One permutation per epoch, cut into minibatches: every stream is used exactly once per epoch.
@@ -232,6 +237,20 @@ def passes(
 
     (trained, optimiser_state), metrics = jax.lax.scan(one_pass, (split(state.params)[0], state.optimiser_state), subsets)
     return trained, optimiser_state, jax.tree.map(jnp.mean, metrics)
+
+
+def single_steps(experience: Experience) -> Experience:
+    """The same steps as T B streams of length 1, for agents without memory."""
+    observation, first = jax.tree.map(
+        lambda x: jnp.concatenate([joined(x[:-1]), joined(x[1:])]), (experience.observation, experience.first)
+    )
+    steps = experience._replace(observation=now(experience.observation), first=now(experience.first), memory=())
+    return jax.tree.map(joined, steps)._replace(observation=observation, first=first)
+
+
+def joined(x: Array) -> Array:
+    """From [T, B, ...] to [1, T B, ...]."""
+    return x.reshape(1, -1, *x.shape[2:])
 
 
 def take_streams(experience: Experience, index: Array) -> Experience:

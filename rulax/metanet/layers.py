@@ -37,7 +37,7 @@ class ActionSet(eqx.Module):
 
         Args:
             per_action: [..., A, C].
-            per_state: [..., D] inputs shared by all actions, which come before the C inputs of each; or None.
+            per_state: [..., F] inputs shared by all actions, which come before the C inputs of each; or None.
 
         Returns:
             [..., A, outputs].

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from rulax.settings import setting
+
 ABLATIONS = {  # as in `disco103:no_yz`: the switch of `Sizes` that each turns off
     "no_yz": "predictions",
     "no_bootstrap": "bootstrap",
@@ -68,7 +70,7 @@ class Sizes:
 
     @property
     def channels(self) -> int:
-        """Numbers per action: probabilities 3, the action taken 1, y and z 2, and 3 about the value."""
+        """Numbers per action: probabilities 3, the action taken 1, z and the slow copy's z 2, and 3 about the value."""
         return 4 + (2 if self.predictions else 0) + (3 if self.value else 0)
 
     @property
@@ -81,9 +83,9 @@ class Sizes:
 class Constants:
     """Hand-chosen constants of a discovered rule, with the values that Disco103 was discovered with."""
 
-    discount: float = 0.997
+    discount: float = setting(0.997, at_least=0, at_most=1)
     """Discount of the action value."""
-    trace: float = 0.95
+    trace: float = setting(0.95, at_least=0, at_most=1)
     """Lambda of its Retrace target."""
     policy_cost: float = 1.0
     """Weight of KL(policy target || policy)."""
@@ -95,5 +97,5 @@ class Constants:
     """Weight of the same for p at the action taken; its target is the policy one step later."""
     value_cost: float = 0.2
     """Weight of the two-hot loss of q at the action taken."""
-    moments_decay: float = 0.99
+    moments_decay: float = setting(0.99, at_least=0, at_most=1)
     """Decay of the moving averages that normalise advantages and errors."""

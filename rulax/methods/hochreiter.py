@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rulax.agents.cores import NoCore, RecurrentCore, make_core
+from rulax.agents.cores import Core, make_core
 from rulax.agents.layers import Linear
 from rulax.envs.regression import Quadratic
 from rulax.types import Array, Metrics, PyTree
@@ -25,7 +25,7 @@ from rulax.types import Array, Metrics, PyTree
 class Regressor(eqx.Module):
     """The LSTM and its linear output."""
 
-    core: NoCore | RecurrentCore
+    core: Core
     head: Linear
 
     def __init__(self, key: Array, inputs: int, size: int):

@@ -15,10 +15,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rulax.agents.base import Agent, join, split
 from rulax.discovery.estimators import Estimator, Problem, backprop
 from rulax.discovery.memory import Updates, make_updates
-from rulax.learning.update import Learner, LearnerState, init_learner_state, mean_loss, read
-from rulax.methods.adaptation import Adaptation, MetaState, Tasks, adapt_to_tasks, follow_mean
+from rulax.learning.update import Learner, LearnerState, mean_loss, read
+from rulax.methods.adaptation import Adaptation, Init, MetaState, Tasks, adapt_to_tasks, follow_mean, from_meta_params
 from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Metrics, PyTree, later
 
@@ -40,11 +41,14 @@ class MAML(NamedTuple):
 def meta_update(maml: MAML, state: MetaState, key: Array) -> tuple[MetaState, Metrics]:
     """One meta-update: sample tasks, adapt to each, follow the mean of the outer gradients."""
     adapted = adapt_to_tasks(maml.tasks, maml.learner, state.meta_params, key, maml.updates, maml.number)
-    problem = outer_problem(maml.learner, maml.outer, maml.memory)
+    # What is carried never changes here, so all epochs share it.
+    problem = outer_problem(maml.learner, maml.outer, maml.memory, maml.tasks.init, split(state.meta_params)[1])
 
     def epoch(state: MetaState, _: None) -> tuple[MetaState, Metrics]:
+        trained = split(state.meta_params)[0]
+
         def outer_gradient(adaptation: Adaptation) -> tuple[PyTree, Array]:
-            gradient, _, metrics = maml.estimate(problem, state.meta_params, adaptation)
+            gradient, _, metrics = maml.estimate(problem, trained, adaptation)
             return gradient, metrics["outer_loss"]
 
         # One task after the other: its arrays stay in the cache, which is twice as fast as all tasks at once.
@@ -60,12 +64,16 @@ def meta_update(maml: MAML, state: MetaState, key: Array) -> tuple[MetaState, Me
 class AdaptedAgents(NamedTuple):
     """The agents whose outer loss is taken, and the validation experience that belongs to each."""
 
-    agents: PyTree  # [M, ...]
+    agents: Agent  # [M, ...]
     validation: Experience  # [M, ...]
 
 
-def outer_problem(learner: Learner, outer: UpdateRule, memory: str = "plain") -> Problem[Adaptation, AdaptedAgents]:
-    """The outer loss of an adaptation, as a function of the parameters it started from.
+def outer_problem(
+    learner: Learner, outer: UpdateRule, memory: str = "plain", init: Init = from_meta_params, carried: PyTree = None
+) -> Problem[Adaptation, AdaptedAgents]:
+    """The outer loss of an adaptation, as a function of the parameters it started from, as `init` reads them (`Tasks.init`).
+
+    Only their trained part is meta-learned (agents/base.py); `carried` is the rest, if there is any.
 
     The updates are made again from their record. The loss is the mean over the agents after each of them (Antoniou et al. 2019;
     with one update this is MAML), or that of the initial agent where there are none. Experience is data, as in discovery, so
@@ -74,7 +82,8 @@ def outer_problem(learner: Learner, outer: UpdateRule, memory: str = "plain") ->
 
     def enter(meta_params: PyTree, adaptation: Adaptation) -> tuple[PyTree, Adaptation]:
         # The recorded agent is replaced by one made from `meta_params`, so that the gradient reaches them.
-        initial = init_learner_state(learner, meta_params, adaptation.life.key)
+        whole = meta_params if carried is None else join(meta_params, carried)
+        initial = init(learner, whole, adaptation.task, adaptation.life.key)
         life = adaptation.life._replace(learner_state=initial)
         return {}, adaptation._replace(life=life, record=adaptation.record._replace(learner_state=initial))
 
@@ -83,7 +92,7 @@ def outer_problem(learner: Learner, outer: UpdateRule, memory: str = "plain") ->
         if not len(keys):
             return adaptation, AdaptedAgents(jax.tree.map(lambda x: x[None], initial.params), adaptation.validation), {}
 
-        def one(state: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, PyTree]:
+        def one(state: LearnerState, inputs: tuple[Experience, Array]) -> tuple[LearnerState, Agent]:
             state = updates.one(rule_params, state, *inputs).state
             return state, state.params
 
@@ -108,7 +117,7 @@ def outer_problem(learner: Learner, outer: UpdateRule, memory: str = "plain") ->
         # Not the recorded return: experience is data, so only the loss says whether another agent would do better.
         return -outer_loss(adapted)
 
-    def end_params(adaptation: Adaptation) -> PyTree:
-        return adaptation.life.learner_state.params
+    def end_params(adaptation: Adaptation) -> Agent:
+        return split(adaptation.life.learner_state.params)[0]
 
     return Problem(enter, live, make_updates(learner, memory), judge, fitness, end_params)

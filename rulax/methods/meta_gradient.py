@@ -100,11 +100,11 @@ class OnlineState(NamedTuple):
 def init_online_state(method: MetaGradient, key: Array) -> OnlineState:
     """A new agent that has collected its first batch."""
     family = method.family()
-    key_rule, key_member = jax.random.split(key)
+    key_rule, key_member, key_env = jax.random.split(key, 3)
     meta_params = family.recipe.rule.init(key_rule)
     member = init_member(family, key_member)
     task = ConditionedTask(method.environment.default_task(), context_of(meta_params))
-    actor = begin(family.streams, task, member.life.actor.memory, key_member)
+    actor = begin(family.streams, task, member.life.actor.memory, key_env)
     member = member._replace(life=member.life._replace(actor=actor))
     member, rollout = collect(family, member)
     return OnlineState(meta_params, method.optimiser().init(meta_params, 1), Online(member, rollout.learned_from))
@@ -153,7 +153,9 @@ def online_problem(method: MetaGradient) -> Problem[Online, Window]:
         # A window of one update, hence the axes of length 1.
         record = Record(before, jax.tree.map(lambda x: x[None], online.pending), key_update[None])
         window = Window(state.params, {}, fresh, judgement.normalised_advantage, record)
-        metrics = describe({name: value[None] for name, value in (learned | acted).items()}, fresh, acted)
+        # The only rollout is the one that validates, so there are no other episodes to add to its own.
+        of_updates = learned | {name: jnp.zeros_like(value) for name, value in acted.items()}
+        metrics = describe({name: value[None] for name, value in of_updates.items()}, fresh, acted)
         return Online(member._replace(critic=critic), rollout.learned_from), window, metrics
 
     def split_key(online: Online) -> tuple[Online, Array]:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from rulax.agents.base import Agent, split
 from rulax.discovery.estimators import Problem, displacement
 from rulax.discovery.memory import Updates
 from rulax.learning.update import Learner
@@ -39,8 +40,10 @@ def meta_update(reptile: Reptile, state: MetaState, key: Array) -> tuple[MetaSta
     adapted = adapt_to_tasks(reptile.tasks, reptile.learner, state.meta_params, key, reptile.updates, reptile.number)
     problem = final_agent(reptile.learner, reptile.outer)
 
-    def towards(adaptation: Adaptation) -> tuple[PyTree, Array]:
-        gradient, _, metrics = displacement(problem, state.meta_params, adaptation)  # phi - W_i
+    trained = split(state.meta_params)[0]
+
+    def towards(adaptation: Adaptation) -> tuple[Agent, Array]:
+        gradient, _, metrics = displacement(problem, trained, adaptation)  # phi - W_i
         return gradient, metrics["outer_loss"]
 
     gradients, losses = jax.lax.map(towards, adapted)
@@ -52,7 +55,7 @@ def meta_update(reptile: Reptile, state: MetaState, key: Array) -> tuple[MetaSta
 def final_agent(learner: Learner, outer: UpdateRule) -> Problem[Adaptation, AdaptedAgents]:
     """An adaptation as it was recorded, for an estimator that only asks where it ended."""
 
-    def enter(meta_params: PyTree, adaptation: Adaptation) -> tuple[PyTree, Adaptation]:
+    def enter(meta_params: Agent, adaptation: Adaptation) -> tuple[PyTree, Adaptation]:
         return {}, adaptation
 
     def live(updates: Updates, rule_params: PyTree, adaptation: Adaptation) -> tuple[Adaptation, AdaptedAgents, Metrics]:

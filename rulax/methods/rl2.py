@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import jax
 
+from rulax.agents import Agent
 from rulax.envs.base import Environment
 from rulax.envs.tasks import Trial, trial, with_reward
 from rulax.envs.wrappers import streams as make_streams
@@ -83,7 +84,7 @@ def with_expected_rewards(environment: Trial) -> Environment:
     return with_reward(environment, lambda task, state, action, transition: environment.expected_reward(task, state, action))
 
 
-def play_trials(environment: Trial, steps: int, agent: PyTree, number: int, seed: int) -> tuple[Experience, PyTree]:
+def play_trials(environment: Trial, steps: int, agent: Agent, number: int, seed: int) -> tuple[Experience, PyTree]:
     """Play one trial in each of `number` tasks with an agent whose weights stay fixed.
 
     Args:
@@ -100,7 +101,7 @@ def play_trials(environment: Trial, steps: int, agent: PyTree, number: int, seed
     streams = make_streams(scored, number)
 
     @jax.jit
-    def run(agent: PyTree, key: Array) -> tuple[Experience, PyTree]:
+    def run(agent: Agent, key: Array) -> tuple[Experience, PyTree]:
         key_env, key_act = jax.random.split(key)
         actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_env)
         _, experience, _ = act(streams, agent, actor, steps, key_act)

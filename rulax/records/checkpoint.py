@@ -6,12 +6,14 @@ Nothing is ever unpickled: a checkpoint from a stranger can at worst be refused.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from safetensors import SafetensorError
 
 from rulax.errors import UserError
 from rulax.files import safetensors_metadata, write_atomically
@@ -19,6 +21,7 @@ from rulax.records import earlier
 from rulax.types import PyTree
 
 STATE, PENDING = "state", "pending"
+UNREADABLE = (SafetensorError, KeyError, ValueError)  # what reading a damaged safetensors file raises
 DTYPES = {"BOOL": np.bool_, "BF16": jnp.bfloat16, "F16": np.float16, "F32": np.float32, "F64": np.float64} | {
     f"{letter}{bits}": np.dtype(f"{kind}{bits}") for letter, kind in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
 }
@@ -60,12 +63,21 @@ def pack(state: PyTree) -> dict[str, np.ndarray]:
 
 def unpack(found: Checkpoint, skeleton: PyTree, source: Path) -> PyTree:
     """The state of a checkpoint in the structure of `skeleton`; any difference in name, shape or type is an error that names it."""
-    names, tensors = leaf_names(skeleton), found.state
-    if found.format < earlier.FORMAT:
-        tensors = earlier.current_tensors(tensors, names)
-    problem = f"{source} does not fit this run"
-    if found.format < earlier.FORMAT:
-        problem = f"{source} was written by an earlier version of rulax and cannot be read by this one"
+    if found.format >= earlier.FORMAT:
+        return restore(found.state, skeleton, f"{source} does not fit this run")
+    wanted = dict(zip(leaf_names(skeleton), map(stored_form, jax.tree.leaves(skeleton)), strict=True))
+    tensors = earlier.current_tensors(found.state, wanted)
+    known = {name: earlier.current_array(tensors[name], wanted[name].dtype) for name in tensors.keys() & wanted.keys()}
+    problem = f"{source} was written by an earlier version of rulax and cannot be read by this one"
+    for name in wanted:
+        if name not in tensors and (reason := earlier.why_missing(name)):
+            raise UserError(f"{problem}: {reason}")
+    return restore(tensors | known, skeleton, problem)
+
+
+def restore(tensors: Mapping[str, np.ndarray], skeleton: PyTree, problem: str) -> PyTree:
+    """Tensors by name in the structure of `skeleton`; `problem` begins the sentence about any difference."""
+    names = leaf_names(skeleton)
     # More than expected is refused as well: a tensor that nobody restores would mean that part of the state is lost.
     for name in tensors.keys() - set(names):
         raise UserError(f"{problem}: it holds an unknown tensor '{name}'")
@@ -75,8 +87,6 @@ def unpack(found: Checkpoint, skeleton: PyTree, source: Path) -> PyTree:
         if name not in tensors:
             raise UserError(f"{problem}: the tensor '{name}' is missing")
         array = tensors[name]
-        if found.format < earlier.FORMAT:
-            array = earlier.current_array(array, wanted.dtype)
         # No conversion: a number of another precision would make the resumed run differ from an uninterrupted one.
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             forms = [f"{form.dtype}{list(form.shape)}" for form in (array, wanted)]
@@ -89,27 +99,37 @@ def unpack(found: Checkpoint, skeleton: PyTree, source: Path) -> PyTree:
 
 def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
     """Write a checkpoint; the file is replaced as a whole or not at all. `pending` is the unfinished row of metrics."""
+    tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
+    write_tensors(path, tensors, {"rulax": json.dumps({"format": earlier.FORMAT, **facts})})
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, str]) -> None:
+    """A safetensors file, replaced as a whole or not at all."""
     from safetensors.numpy import save as serialise
 
-    tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
     # The library stores raw memory, so strides must be the plain ones. The reshape brings back scalars, which ascontiguousarray
     # turns into vectors.
     contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
-    write_atomically(path, serialise(contiguous, {"rulax": json.dumps({"format": earlier.FORMAT, **facts})}))
+    write_atomically(path, serialise(contiguous, metadata))
+
+
+def read_tensors(data: bytes) -> dict[str, np.ndarray]:
+    """The tensors of a safetensors file by name; `UNREADABLE` are the errors of a file that is none."""
+    # Not the library's load function: see to_array.
+    from safetensors import deserialize
+
+    return {name: to_array(**tensor) for name, tensor in deserialize(data)}
 
 
 def load(path: Path) -> Checkpoint:
     """Read a checkpoint, or say in one sentence why it cannot be read."""
-    # Not its load function: see to_array.
-    from safetensors import SafetensorError, deserialize
-
     try:
         data = path.read_bytes()
-        tensors = {name: to_array(**tensor) for name, tensor in deserialize(data)}
+        tensors = read_tensors(data)
         facts = json.loads(safetensors_metadata(data)["rulax"])
     except FileNotFoundError:
         raise UserError(f"{path.parent} holds no checkpoint to go on from") from None
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise UserError(f"{path} is not a readable checkpoint: {error}") from None
     state = {name: value for name, value in tensors.items() if not name.startswith(f"{PENDING}/")}
     pending = {name.removeprefix(f"{PENDING}/"): value for name, value in tensors.items() if name not in state}

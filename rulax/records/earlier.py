@@ -29,6 +29,14 @@ TENSORS = (
     (r"(\.critic\.(?:params|optimiser_state\[\d+\]\.\w+))\.layers\[(\d+)\]", r"\1.torso.mlp.layers[\2]", r"\1.head"),
 )
 
+# Tensors that checkpoints of format 1 lack and that nothing can replace, and why.
+IRREPLACEABLE = (
+    (
+        r"\.hyperparameters\['horizon'\]$",
+        "in that version a schedule (linear, cosine) ended at an agent's first update, so agents hardly learned; discover anew",
+    ),
+)
+
 
 # -- settings ------------------------------------------------------------------------------------------------------------------
 
@@ -78,6 +86,11 @@ def _current_path(name: str, known: Collection[str]) -> str:
         candidates = [re.sub(old, each, candidate) for candidate in candidates for each in new]
     # Where none fits, any: unpacking refuses it with a sentence that names the tensor.
     return next((each for each in candidates if each in known), candidates[0])
+
+
+def why_missing(name: str) -> str:
+    """Why a tensor of today cannot be in a checkpoint of format 1, as the end of a sentence; empty if it should be there."""
+    return next((reason for path, reason in IRREPLACEABLE if re.search(path, name)), "")
 
 
 def current_array(array: np.ndarray, wanted: np.dtype) -> np.ndarray:

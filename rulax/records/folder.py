@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from rulax.errors import UserError
+from rulax.files import load_json
+from rulax.own import shown
 from rulax.records.earlier import complete
 
-CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT = (
+CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM = (
     "config.json",
     "metrics.jsonl",
     "checkpoint.safetensors",
     "curve.png",
     "summary.json",
     "report.html",
+    "episode.gif",
 )
-COMPARISON, EXPLANATION = "compare.json", "explain.json"  # all numbers of those commands
+COMPARISON, EXPLANATION, SWEEP = "compare.json", "explain.json", "tune.json"  # all numbers of those commands
+RULE, LAST, CARD, BASELINES = "rule.safetensors", "last.safetensors", "rule_card.md", "baselines.json"  # of a discovery
 
 
 def short_name(name: str) -> str:
     """An environment's or a rule's name as part of a folder name; a rule file counts by its stem, with what it goes without."""
     file = re.fullmatch(r"(.+)\.(?:safetensors|npz)((?::\w+)*)", name)
     name = Path(file[1]).name + file[2] if file else name
-    return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-")
+    return re.sub(r"[^A-Za-z0-9._]+", "-", shown(name)).strip("-")
 
 
 def create_new(out: str, *names: str) -> Path:
@@ -77,9 +80,6 @@ def create(folder: Path) -> None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a run."""
-    try:
-        return complete(json.loads((folder / CONFIG).read_text()))
-    except FileNotFoundError:
-        raise UserError(f"{folder} holds no run (there is no {CONFIG} in it)") from None
-    except (OSError, json.JSONDecodeError) as error:
-        raise UserError(f"{folder / CONFIG} cannot be read: {error}") from None
+    if not (folder / CONFIG).exists():
+        raise UserError(f"{folder} holds no run (there is no {CONFIG} in it)")
+    return complete(load_json(folder / CONFIG))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from rulax.files import write_atomically
+from rulax.files import jsonable, write_atomically
 from rulax.records import folder as folders
 
 Row = dict[str, Any]
@@ -103,14 +103,14 @@ def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
     row: Row = {"step": step, "seconds": round(seconds, 3), "episodes": int(episodes.sum())}
     for name, values in (("episode_return", returns), ("episode_length", lengths)):
         carried[name] = np.where(np.isfinite(values), values, carried.get(name, np.nan))
-        row[name] = mean(carried[name])
-    row |= {"return_per_seed": [number(value) for value in returns], "episodes_per_seed": [int(value) for value in episodes]}
+        row[name] = jsonable(finite_mean(carried[name]))
+    row |= {"return_per_seed": jsonable(returns), "episodes_per_seed": [int(value) for value in episodes]}
     # Counts of bad numbers are left out: any that is not zero has stopped the run before a row was made.
     for name in sorted(name for name in totals if not name.endswith(COUNT) and not name.startswith("bad_")):
         if name == RESTARTS:
             row[name] = int(totals[name].sum())
         elif name not in EPISODE:
-            row[name] = mean(ratio(totals[name], totals[name + COUNT]))
+            row[name] = jsonable(finite_mean(ratio(totals[name], totals[name + COUNT])))
     return row
 
 
@@ -120,14 +120,11 @@ def ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def mean(values: np.ndarray) -> float | None:
-    """Mean over the seeds that have a value."""
-    return number(values[np.isfinite(values)].mean()) if np.isfinite(values).any() else None
-
-
-def number(value: Any) -> float | None:
-    """A number as JSON has it: None if it is not finite."""
-    return float(value) if math.isfinite(value) else None
+def finite_mean(values: Any) -> float:
+    """The mean of those that are finite numbers; NaN if there are none."""
+    array = np.asarray(values, np.float64)
+    finite = array[np.isfinite(array)]
+    return float(finite.mean()) if finite.size else math.nan
 
 
 class Writer(Protocol):
@@ -157,6 +154,12 @@ class RunLog:
         # TensorBoard's events cannot be rewritten; purge_step makes it hide those that will be written again.
         self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
 
+    def drop(self, kind: str) -> None:
+        """Remove the rows of one kind, which will be written again."""
+        self.rows = [row for row in self.rows if row.get("kind") != kind]
+        if self.folder is not None:
+            write_atomically(self.folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
+
     def write(self, rows: list[Row]) -> None:
         """Add finished rows."""
         self.rows += rows
@@ -181,17 +184,19 @@ def read_rows(folder: Path) -> list[Row]:
     return read_lines(folder)[0]
 
 
-def read_lines(folder: Path) -> tuple[list[Row], list[int]]:
-    """The rows in a run folder, and the numbers of the lines that are broken."""
+def read_lines(folder: Path, whole: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], list[int]]:
+    """The rows in a run folder, and the numbers of the lines that are broken: cut off, damaged, foreign, or not `whole`."""
     rows, broken = [], []
     path = folder / folders.METRICS
-    # Damaged bytes spoil only their own line, which is then no JSON or lacks what it needs.
-    for number, line in enumerate(path.read_text(errors="replace").splitlines() if path.exists() else [], 1):
+    # As bytes and at newlines only: splitlines would also break at separators inside of text and shift all line numbers.
+    for number, line in enumerate(path.read_bytes().split(b"\n") if path.exists() else [], 1):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:
+        except ValueError:  # no JSON, or no UTF-8
             row = None
-        if isinstance(row, dict) and "step" in row:
+        if isinstance(row, dict) and isinstance(row.get("step"), int) and whole(row):
             rows.append(row)
         else:
             broken.append(number)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import uuid
 from pathlib import Path
 from typing import Any
 
 from rulax.errors import UserError
-from rulax.files import write_json
+from rulax.files import load_json, write_json
 
 IDENTITY = "wandb.json"  # in the run folder, so that a resumed run goes on in the same place
 
@@ -43,7 +42,7 @@ class WandbWriter:
 def identity(folder: Path | None) -> str:
     """The run's name for the server: a new one, or the one that the folder remembers."""
     if folder is not None and (folder / IDENTITY).exists():
-        return json.loads((folder / IDENTITY).read_text())["id"]
+        return load_json(folder / IDENTITY)["id"]
     name = uuid.uuid4().hex[:12]
     if folder is not None:
         write_json(folder / IDENTITY, {"id": name})

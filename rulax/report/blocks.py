@@ -22,7 +22,7 @@ class Estimate:
     best: bool = False
 
 
-Cell = str | float | int | None | Estimate
+CellValue = str | float | int | None | Estimate
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[CellValue]]
     note: str = ""
     strong: Sequence[int] = ()
 
@@ -128,7 +128,7 @@ class KeyValues:
     """Names and values that are there when one looks for them: collapsed at first."""
 
     title: str
-    pairs: Sequence[tuple[str, Cell]]
+    pairs: Sequence[tuple[str, CellValue]]
     open: bool = False
 
 
@@ -139,6 +139,16 @@ class Commands:
     title: str
     lines: Sequence[str]
     captions: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image that is part of the page: `source` is a data URL, `alt` says in words what is seen."""
+
+    title: str
+    source: str
+    alt: str
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -193,4 +203,4 @@ class Interactive:
     note: str = ""
 
 
-Block = Text | Notice | Facts | Chart | Panels | Table | KeyValues | Commands | Interactive
+Block = Text | Notice | Facts | Picture | Chart | Panels | Table | KeyValues | Commands | Interactive

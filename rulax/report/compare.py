@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from rulax.errors import UserError
+import numpy as np
+
+from rulax.evaluation import statistics as st
+from rulax.files import jsonable
 from rulax.records import folder as folders
+from rulax.records.rows import Row, read_lines
 from rulax.report import parts
 from rulax.report.blocks import (
     Block,
-    Commands,
     Curves,
     Estimate,
     Fact,
@@ -27,8 +29,10 @@ from rulax.report.blocks import (
     Text,
 )
 from rulax.report.html import number
-from rulax.report.page import write_page
-from rulax.text import count, duration
+from rulax.report.page import Page, write_page
+from rulax.report.plot import carry_forward
+from rulax.report.train import is_whole
+from rulax.text import count, duration, plural
 
 AGGREGATES = {
     "iqm": "interquartile mean",
@@ -36,23 +40,29 @@ AGGREGATES = {
     "mean": "mean",
     "optimality_gap": "optimality gap (less is better)",
 }
+CURVE_RESAMPLES = 500
 Found = dict[str, Any]
 
 
 def write_compare_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a comparison."""
-    folder = Path(folder)
-    found = read(folder / folders.COMPARISON)
+    return write_page(Path(folder) / folders.REPORT, *compare_page(Path(folder)))
+
+
+def compare_page(folder: Path) -> Page:
+    """The page of a comparison as it is now."""
+    found = with_latest_curves(parts.read_results(folder / folders.COMPARISON, "compare", "the results of a comparison"), folder)
     rules = [rule["name"] for rule in found["rules"]]
     envs = [env["name"] for env in found["environments"]]
     title = " · ".join(rules) if len(rules) <= 4 else f"{len(rules)} rules compared"
-    seeds = f"{found['seeds']} seed{'s' if found['seeds'] > 1 else ''}"
     where = ", ".join(envs) if len(envs) <= 4 else f"{len(envs)} environments"
-    subtitle = f"Compared in {where}: {seeds} and {found['steps']:,} environment steps per rule and environment"
+    subtitle = (
+        f"Compared in {where}: {plural(found['seeds'], 'seed')} and {found['steps']:,} environment steps per rule and environment"
+    )
     overall, held_out = found["statistics"]["overall"], found["statistics"]["held_out"]
     # Above the numbers: whoever reads only the first screen must see what they rest on.
     blocks: list[Block] = [Notice("Read with care", found["warnings"])] if found["warnings"] else []
-    blocks += [Facts(facts(found, rules)), *verdict(overall, rules), curves(found)]
+    blocks += [Facts(facts(found, rules)), *verdict(overall, rules, found["seeds"]), curves(found)]
     if overall:
         blocks += aggregates(overall, scores_title(len(overall_envs(found))), found["normalisation"])
         blocks += aggregates(held_out, "Scores over the environments held out", HELD_OUT) if held_out else []
@@ -63,9 +73,9 @@ def write_compare_page(folder: str | Path) -> Path:
     unfinished = (
         ""
         if found["finished"]
-        else f"{left} of {len(found['cells'])} cells are not trained to their end; what follows is of the others."
+        else f"{left} of {len(found['cells'])} cells are not trained to their end; scores are of the environments that are done."
     )
-    return write_page(folder / folders.REPORT, title, subtitle, blocks, unfinished)
+    return Page(title, subtitle, blocks, unfinished)
 
 
 HELD_OUT = (
@@ -73,15 +83,27 @@ HELD_OUT = (
 )
 
 
-def read(path: Path) -> Found:
-    """The results of a comparison."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read, so there is no page to make: {error}") from None
-    if not isinstance(found, dict) or found.get("kind") != "compare":
-        raise UserError(f"{path} does not hold the results of a comparison; `rulax compare` writes it")
-    return found
+def with_latest_curves(found: Found, folder: Path) -> Found:
+    """The results, with the curves of cells that are being trained as their own folders have them."""
+    cells = []
+    for cell in found["cells"]:
+        rows: list[Row] = []
+        place = (folder / cell["folder"]).resolve()
+        # A file may be anybody's: no name in it leads out of its own folder.
+        if not cell["finished"] and place.is_relative_to(folder.resolve()):
+            rows, _ = read_lines(place, lambda row: is_whole(row, found["seeds"]))
+        if rows:
+            returns = np.array([row["return_per_seed"] for row in rows], dtype=object).astype(np.float64)
+            curve = seed_curve(np.array([row["step"] for row in rows]), returns)
+            cell = {**cell, "curve": curve, "environment_steps": rows[-1]["step"] * found["seeds"]}
+        cells.append(cell)
+    return {**found, "cells": cells}
+
+
+def seed_curve(steps: np.ndarray, returns: np.ndarray) -> Found:
+    """The mean over seeds with its interval, [P] and [P, K] -> `steps`, `mean`, `low` and `high`, each [P], as JSON."""
+    band = st.interval(lambda curves: curves.mean(-2), carry_forward(returns).T, resamples=CURVE_RESAMPLES)
+    return jsonable({"steps": steps, "mean": band.value, "low": band.low, "high": band.high})
 
 
 def overall_envs(found: Found) -> list[str]:
@@ -96,7 +118,7 @@ def estimate(value: Found, best: bool = False) -> Estimate:
 
 def words(value: Found) -> str:
     """A value with its interval, in a sentence."""
-    return number(value["value"]) + (f" [{number(value['low'])}, {number(value['high'])}]" if value["low"] is not None else "")
+    return parts.in_words(value, number)
 
 
 # -- results --------------------------------------------------------------------------------------------------------------------
@@ -120,31 +142,36 @@ def facts(found: Found, rules: list[str]) -> list[Fact]:
         shown.append(Fact("highest score", number(iqm["value"]), f"{best}{interval}"))
     apart = sum(env["held_out"] for env in found["environments"])
     steps = sum(cell["environment_steps"] for cell in found["cells"])
+    done, agents = (n * found["seeds"] for n in (sum(cell["finished"] for cell in found["cells"]), len(found["cells"])))
     return [
         *shown,
         Fact("environments", str(len(found["environments"])), f"{apart} held out"),
-        Fact("agents trained", f"{len(found['cells']) * found['seeds']:,}", f"{count(steps)} environment steps"),
+        Fact("agents trained", f"{done:,}" + (f" of {agents:,}" if done < agents else ""), f"{count(steps)} environment steps"),
         Fact("core-hours", parts.core_hours(cost["cpu_seconds"]), f"{duration(cost['seconds'])} in all, trials included"),
     ]
 
 
-def verdict(overall: Found | None, rules: list[str]) -> list[Block]:
+def verdict(overall: Found | None, rules: list[str], seeds: int) -> list[Block]:
     """What can be said in two sentences, and what cannot."""
     # With one rule there is nobody to be better than.
     if not overall or len(rules) < 2:
         return []
     best, second, *_ = ranked(overall, rules)
     first, next_best = (words(overall["rules"][rule]["iqm"]) for rule in (best, second))
-    said = [f"{best} has the highest interquartile mean: {first}; {second} follows with {next_best}."]
-    pair = next((pair for pair in overall["improvement"] if (pair["rule"], pair["over"]) == (best, second)), None)
-    if pair and pair["probability"]["low"] is not None:
-        chance = pair["probability"]
-        said[0] += f" A run of {best} beats one of {second} with probability {words(chance)}."
+    said = [f"{best} scores highest, with an interquartile mean of {first}. {second} comes next, with {next_best}."]
+    chance = next(pair for pair in overall["improvement"] if (pair["rule"], pair["over"]) == (best, second))["probability"]
+    if seeds < 2:
+        said.append("With one seed there are no intervals: another seed might say the opposite.")
+    elif chance["low"] is None:
+        # All resamples agree, as where every run beats every other: that is no proof that the next one would.
+        said.append(
+            f"A run of {best} beats one of {second} with probability {words(chance)}, and these runs cannot say how surely."
+        )
+    else:
+        said.append(f"A run of {best} beats one of {second} with probability {words(chance)}.")
         # Said in words, because a ranking is read as a result even where the intervals overlap.
         if chance["low"] <= 0.5 <= chance["high"]:
-            said.append("That interval includes one half: on these runs nobody can say which of the two is better.")
-    elif pair:
-        said.append("There are no intervals with so few seeds: others might say the opposite.")
+            said.append("That interval includes one half, so nobody can say from these runs which of the two is better.")
     return [Text("In short", said)]
 
 
@@ -274,8 +301,7 @@ def commands(folder: Path, found: Found) -> list[Block]:
     if not found["finished"]:
         lines.append((f"rulax compare --resume {parts.quoted(folder)}", "Go on where it stopped"))
     cells = [(f"{cell['env']} · {cell['rule']}", cell["command"]) for cell in found["cells"]]
-    block = Commands("Commands", [line for line, _ in lines], [caption for _, caption in lines])
-    return [block, KeyValues("Commands of single cells", cells)]
+    return [parts.commands("Commands", lines), KeyValues("Commands of single cells", cells)]
 
 
 def configuration(found: Found) -> list[Block]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rulax.files import read_json, safetensors_metadata
 from rulax.records import folder as folders
-from rulax.records.rows import Row
+from rulax.records.rows import Row, read_lines
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
 from rulax.report.html import number
-from rulax.report.page import write_page
+from rulax.report.page import Page, write_page
 from rulax.text import count, duration
 
-BASELINES, RULE = "baselines.json", "rule.safetensors"
 HAND_DESIGNED = "actor_critic"
 FRESH, POPULATION = "fresh agents", "the population meanwhile"
 ROLES = ("validation", "training")  # in the order of what matters
 NO_PANEL = ("kind", "step", "seconds", "bad_agents")
+OUTER_NOTE = "Means over the population, over its families, and over the meta-steps since the point before."
 FIRST = ("meta_gradient_norm_of_mean", "meta_gradient_mean_of_norms", "outer_loss")  # then by name
 CARD = (
     "found",
@@ -38,21 +38,27 @@ CARD = (
 
 def write_discover_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
-    folder = Path(folder)
+    return write_page(Path(folder) / folders.REPORT, *discover_page(Path(folder)))
+
+
+def discover_page(folder: Path) -> Page:
+    """The page of a run folder as it is now."""
     record = folders.read_config(folder)
-    settings, summary = record["settings"], read_json(folder / folders.SUMMARY)
+    settings = record["settings"]
     families = {"training": list(settings["envs"]), "validation": list(settings["validation"])}
-    rows, broken = parts.read_lines(folder, lambda row: is_whole(row, families))
+    rows, broken = read_lines(folder, lambda row: is_whole(row, families))
     evaluations = [row for row in rows if row["kind"] == "evaluation"]
     meta = [row for row in rows if row["kind"] == "meta"]
-    baselines = read_json(folder / BASELINES)
-    # A run that was killed has no summary; then its rows tell how far it came.
-    made: int = summary.get("meta_steps") or (rows[-1]["step"] if rows else 0)
+    baselines = read_json(folder / folders.BASELINES)
+    # A run that goes on, or was killed, has no summary; then its rows tell how far it came and what it found.
+    made = rows[-1]["step"] if rows else 0
+    summary = evaluated(evaluations, families) | parts.current_summary(folder, made, settings["steps"])
+    made = max(made, summary.get("meta_steps") or 0)
     blocks: list[Block] = [*parts.broken_lines(broken, folders.METRICS), *left_out(summary)]
     blocks += [Facts(facts(summary, made)), scores(evaluations, families, settings["evaluation_seeds"], made)]
     blocks += [
         returns(evaluations, meta, families, baselines, made),
-        *optimisation(meta),
+        *parts.metric_panels("The outer loop", meta, FIRST, no_panel(meta), "meta-steps", POPULATION, OUTER_NOTE),
         family_table(families, baselines, summary),
     ]
     blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
@@ -61,7 +67,7 @@ def write_discover_page(folder: str | Path) -> Path:
     blocks += parts.configuration(record, ("settings", "discovery", "learning", "network", "sizes"))
     subtitle = f"{made:,} meta-steps in {', '.join(families['training'])}, seed {settings['seed']}"
     title = f"Discovery · {settings['suite']}" if settings.get("suite") else "Discovery"
-    return write_page(folder / folders.REPORT, title, subtitle, blocks, unfinished(summary, made, settings["steps"]))
+    return Page(title, subtitle, blocks, parts.unfinished(summary, "meta-step", made, settings["steps"]))
 
 
 def is_whole(row: Row, families: dict[str, list[str]]) -> bool:
@@ -71,11 +77,23 @@ def is_whole(row: Row, families: dict[str, list[str]]) -> bool:
     return row.get("kind") == "meta"
 
 
-def unfinished(summary: dict[str, Any], made: int, wanted: int) -> str:
-    """What is missing, if something is."""
-    if summary.get("finished"):
-        return ""
-    return f"It stopped at meta-step {made:,} of {wanted:,}. The command below goes on from there."
+def evaluated(evaluations: list[Row], families: dict[str, list[str]]) -> dict[str, Any]:
+    """What rows of evaluations say of the first, the best and the last rule, as a summary would."""
+    every = [name for names in families.values() for name in names]
+    found = [
+        {
+            "step": row["step"],
+            **{f"{role}_score": row.get(f"{role}_score") for role in ROLES},
+            "returns": {name: row.get(f"evaluation_return/{name}") for name in every},
+            "scores": {name: row[f"score/{name}"] for name in every},
+        }
+        for row in evaluations
+    ]
+    if not found:
+        return {}
+    # By the families that pick the best rule; of equal ones the earlier, as discovery itself does.
+    role = "validation" if families["validation"] else "training"
+    return {"first": found[0], "best": max(found, key=lambda each: each[f"{role}_score"] or 0.0), "last": found[-1]}
 
 
 def left_out(summary: dict[str, Any]) -> list[Block]:
@@ -91,14 +109,14 @@ def facts(summary: dict[str, Any], made: int) -> list[Fact]:
         score = best.get(f"{role}_score")
         if score is not None:
             found.append(Fact(f"{role} score", number(score), f"0 is untrained, 1 is {HAND_DESIGNED}"))
-    steps, cpu = summary.get("environment_steps"), summary.get("cpu_seconds")
+    steps = summary.get("environment_steps")
     return [
         *found,
         Fact(
             "best rule", f"meta-step {best['step']:,}" if best else "–", f"of {made:,}; {duration(summary.get('seconds'))} in all"
         ),
         Fact("environment steps", count(steps) if steps else "–", f"{count(summary.get('agent_updates') or 0)} agent updates"),
-        Fact("core-hours", parts.core_hours(cpu), f"{parts.whole(cpu)} CPU seconds" if cpu else ""),
+        parts.core_hours_fact(summary.get("cpu_seconds")),
     ]
 
 
@@ -147,19 +165,9 @@ def returns(
     )
 
 
-def optimisation(meta: list[Row]) -> list[Block]:
-    """The outer loop: the norm of the meta-gradient, the outer loss, and all else that was measured."""
-    names = {name for row in meta for name, value in row.items() if isinstance(value, int | float) and "/" not in name} - set(
-        NO_PANEL
-    )
-    panels = []
-    for name in sorted(names, key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name)):
-        points = [(row["step"], row[name]) for row in meta if isinstance(row.get(name), int | float)]
-        line = Line(POPULATION, [step for step, _ in points], [value for _, value in points])
-        log: Literal["", "y"] = "y" if all(value > 0 for _, value in points) else ""
-        panels.append(Curves(name.replace("_", " "), "meta-steps", "", [line], log=log))
-    note = "Means over the population, over its families, and over the meta-steps since the point before."
-    return [Panels("The outer loop", panels, note)] if panels else []
+def no_panel(meta: list[Row]) -> list[str]:
+    """Numbers that the charts of the outer loop leave out: what is no metric, and those of single families."""
+    return [*NO_PANEL, *(name for row in meta for name in row if "/" in name)]
 
 
 def family_table(families: dict[str, list[str]], baselines: dict[str, Any], summary: dict[str, Any]) -> Table:
@@ -181,7 +189,7 @@ def family_table(families: dict[str, list[str]], baselines: dict[str, Any], summ
 def rule_card(folder: Path) -> list[Block]:
     """The card that the rule file itself carries."""
     try:
-        about = safetensors_metadata((folder / RULE).read_bytes())
+        about = safetensors_metadata((folder / folders.RULE).read_bytes())
     except (OSError, ValueError):  # no rule yet, or one that cannot be read: the page is of the run, not of the file
         return []
     pairs = [(name.replace("_", " "), parts.shown(value_of(about[name]))) for name in CARD if name in about]
@@ -201,10 +209,10 @@ def commands(folder: Path, record: dict[str, Any], families: dict[str, list[str]
     settings, where = record["settings"], parts.quoted(folder)
     # Preferably one that the rule has not seen, as that is what it was made for.
     env = next(iter(families["validation"] or families["training"]), "catch").partition(":")[0]
-    lines = [(f"rulax train {env} --rule {where}/{RULE}", "Train agents with the best rule")]
+    lines = [(f"rulax train {env} --rule {where}/{folders.RULE}", "Train agents with the best rule")]
     if record.get("command"):
         lines.append((record["command"], "As it was started"))
     lines.append((f"rulax discover --preset {where}/config.json", "The same discovery again, with exactly these settings"))
     more = f" --steps {2 * settings['steps']}" if finished else ""
     lines.append((f"rulax discover --resume {where}{more}", "Go on" if finished else "Go on where it stopped"))
-    return Commands("Commands", [line for line, _ in lines], [caption for _, caption in lines])
+    return parts.commands("Commands", lines)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from rulax.files import write_atomically
 from rulax.records.rows import Row
-from rulax.report.plot import INK, LINE, MUTED
-from rulax.text import count
+from rulax.report.plot import INK, LINE, MUTED, tidy
 
 
 class Families(Protocol):
@@ -89,21 +85,3 @@ def draw_family(axes: Any, name: str, colour: str, rows: tuple[list[Row], list[R
     for level in (baselines or {}).values():
         axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
     tidy(axes, name, 8.5)
-
-
-def tidy(axes: Any, title: str, size: float) -> None:
-    """The look that all our pictures share."""
-    axes.set_title(title, loc="left", color=INK, fontsize=size, fontweight="bold")
-    axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(MUTED)
-    axes.tick_params(colors=MUTED, length=0, labelsize=min(9, size))
-    axes.xaxis.set_major_formatter(lambda value, _: count(value, 6))
-
-
-def save_figure(path: Path, figure: Any) -> None:
-    """Write a figure; the format follows the ending of the name."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png")
-    write_atomically(path, buffer.getvalue())

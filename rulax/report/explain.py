@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from rulax.errors import UserError
 from rulax.records import folder as folders
 from rulax.report import explain_figures as figures
 from rulax.report import parts
-from rulax.report.blocks import Block, Commands, Fact, Facts, Interactive, KeyValues, Notice, Text
+from rulax.report.blocks import Block, Fact, Facts, Interactive, KeyValues, Notice, Text
 from rulax.report.explain_words import decimal, sentences
 from rulax.report.html import number
 from rulax.report.page import asset, write_page
@@ -24,7 +22,7 @@ MOST_ACTIONS = 8  # that the interactive part has room for
 def write_explain_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of an explanation."""
     folder = Path(folder)
-    found = read(folder / folders.EXPLANATION)
+    found = parts.read_results(folder / folders.EXPLANATION, "explain", "an explanation")
     name = short(found["rule"])
     title = f"What {name} does"
     subtitle = f"An update rule, looked at while one agent learns {found['env']} by it"
@@ -39,17 +37,6 @@ def write_explain_page(folder: str | Path) -> Path:
     blocks += [how(found), *commands(found), *details(found)]
     unfinished = "" if found["finished"] else "It was stopped before all analyses were made; what follows is of those that were."
     return write_page(folder / folders.REPORT, title, subtitle, blocks, unfinished)
-
-
-def read(path: Path) -> Found:
-    """The results of an explanation."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read, so there is no page to make: {error}") from None
-    if not isinstance(found, dict) or found.get("kind") != "explain":
-        raise UserError(f"{path} does not hold an explanation; `rulax explain` writes it")
-    return found
 
 
 def short(rule: str) -> str:
@@ -68,9 +55,8 @@ def did_not_learn(found: Found) -> list[Block]:
     if len(returns) < 2 or max(returns[1:]) > returns[0] + 0.05 * max(1.0, abs(returns[0])):
         return []
     said = (
-        f"Its return was {number(returns[0])} at the start and {number(returns[-1])} at the end, so what follows shows the rule at "
-        "work on an "
-        "agent that stays ignorant. More --steps or another --env may help."
+        f"Its return was {number(returns[0])} at the start and {number(returns[-1])} at the end, so what follows shows the rule "
+        "at work on an agent that stays ignorant. More --steps or another --env may help."
     )
     return [Notice("The agent did not learn", [said])]
 
@@ -109,10 +95,9 @@ HTML = """<div class="play">
 <div class="key-row" data-part="key"></div><p data-part="time"></p></div>"""
 NOTE = (
     "Bars: the probability of each action (letters; bold: the one taken), first in grey as the agent has it now, then as each "
-    "rule would have "
-    "it. Push: how far each rule moves the action that was taken. The actor-critic's is one policy-gradient step of size 1 "
-    "in the logits, "
-    "with advantages (discount 0.99, lambda 0.95) as they are; PPO as targets standardises them over these six steps. "
+    "rule would have it. Push: how far each rule moves the action that was taken. The actor-critic's is one policy-gradient "
+    "step of size 1 in the logits, with advantages (discount 0.99, lambda 0.95) as they are; PPO as targets standardises them "
+    "by their mean and deviation over the whole recording. "
 )
 OWN_NOTE = (
     "The rule's own targets are computed here, by its own weights; y, z and q are those that the agent really predicted on "
@@ -161,31 +146,23 @@ def how(found: Found) -> Text:
     streams, watch = found["streams"], found["watch"]
     count = len(found.get("over_life", []))
     said = [
-        f"One agent (seed {found['seed']}) learned {found['env']} by the rule for {found['steps']:,} environment steps, with "
-        f"the settings below. At {count} "
-        f"moments of its life a copy was taken and watched for {watch} steps in each of {streams} streams ({watch * streams:,} "
-        "steps), without learning. All figures "
-        "are of these recordings; where the rule is asked, it is shown them in trajectories of 32 steps, with its memory of "
-        "that moment.",
+        f"One agent (seed {found['seed']}) learned {found['env']} by the rule for {found['steps']:,} environment steps, with the "
+        f"settings below. At {count} moments of its life a copy was taken and watched for {watch} steps in each of {streams} "
+        f"streams ({watch * streams:,} steps), without learning. All figures are of these recordings; where the rule is asked, "
+        "it is shown them in trajectories of 32 steps, with its memory of that moment.",
         "The five analyses follow Oh et al. (Nature 648, 2025), who made them on Atari; the names are theirs. It is one agent "
-        "in one environment: intervals "
-        "say how far the recordings can be trusted, not how another agent would differ.",
+        "in one environment: intervals say how far the recordings can be trusted, not how another agent would differ.",
     ]
     return Text("How this was made", said)
 
 
 def commands(found: Found) -> list[Block]:
     """How to make it again."""
-    lines = (
-        [found["record"]["command"]] if found["record"].get("command") else [f"rulax explain {found['rule']} --env {found['env']}"]
-    )
-    return [
-        Commands(
-            "Make it again",
-            [*lines, f"rulax train {found['env']} --rule {found['rule']}"],
-            ["this page", "train agents by this rule"],
-        )
-    ]
+    again = found["record"].get("command") or f"rulax explain {found['rule']} --env {found['env']}"
+    lines = [(again, "this page"), (f"rulax train {found['env']} --rule {found['rule']}", "train agents by this rule")]
+    if found["discovered"] and found["sizes"]["predictions"] and not found.get("ablations"):
+        lines.insert(1, (f"{again} --ablations", "this page, with two more agents that learn by the rule without y and z"))
+    return [parts.commands("Make it again", lines)]
 
 
 def details(found: Found) -> list[Block]:

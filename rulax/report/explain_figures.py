@@ -70,12 +70,10 @@ def cosines(found: Found, name: str) -> Block | None:
     lines = [line(label, x, [row["cosines"][key] for row in rows]) for key, label in labels.items()]
     note = (
         f"Cosine between gradients in the agent's parameters, on the same {rows[0]['cosines']['batch']} steps: that of the "
-        "rule's loss, through "
-        "the policy head only (first line) or whole, and that of −A log π(a), with advantages from the agent's own value "
-        "(discount 0.99, "
-        "lambda 0.95). The last line is the policy gradient of one half of these steps with that of the other half: what noise "
-        "leaves of "
-        "a cosine of 1. Mean over batches, 95 % bootstrap interval over batches. Gradients, before Adam."
+        "rule's loss, through the policy head only (first line) or whole, and that of −A log π(a), with advantages from the "
+        "agent's own value (discount 0.99, lambda 0.95). The last line is the policy gradient of one half of these steps with "
+        "that of the other half: what noise leaves of a cosine of 1. Mean over batches, 95 % bootstrap interval over batches. "
+        "Gradients, before Adam."
     )
     return Curves(
         "The rule's step and the policy gradient", "environment steps", "cosine", lines, note, points=True, y_range=(-0.2, 1)
@@ -106,10 +104,9 @@ def confidence(found: Found) -> Block | None:
     only = f" All lines are {shown[0]}: no other came often enough." if len(shown) == 1 else ""
     note = (
         "Confidence is minus the entropy of the prediction (z: of the action taken), in standard deviations from its mean over "
-        "the recording. A reward "
-        "counts if it is not the most frequent one. Where all rewards come at the end of an episode, time alone makes a slope: "
-        "the difference between the "
-        "two lines is what the prediction knows. 95 % bootstrap interval over episodes."
+        "the recording. A reward counts if it is not the most frequent one. Where all rewards come at the end of an episode, "
+        "time alone makes a slope: the difference between the two lines is what the prediction knows. 95 % bootstrap interval "
+        "over episodes."
     )
     return Panels("Confidence before rewards", panels, note + only)
 
@@ -135,14 +132,11 @@ def probes(found: Found) -> list[Block]:
         return []
     note = (
         "How much of the variance of the reward, and of the policy's entropy, so many steps later in the same episode can be "
-        "read off what the agent predicts now: "
-        "ridge regression on up to 96 principal components and 64 random bends of them, penalty and score on episodes that "
-        "were left out (five folds). "
-        "0 is nothing, 1 is all; points and bands are cut at −0.2 and 1. "
-        "The observation is there as a baseline: all that "
-        "predictions know comes from it, but so simple a probe does not get all of it out. z is that of the "
-        "action taken, so it also knows the action. Bands: 95 % t interval over folds, which share training data, so somewhat "
-        "too narrow. No point: too few pairs, or nothing varies."
+        "read off what the agent predicts now: ridge regression on up to 96 principal components and 64 random bends of them, "
+        "penalty and score on episodes that were left out (five folds). 0 is nothing, 1 is all; points and bands are cut at "
+        "−0.2 and 1. The observation is there as a baseline: all that predictions know comes from it, but so simple a probe "
+        "does not get all of it out. z is that of the action taken, so it also knows the action. Bands: 95 % t interval over "
+        "folds, which share training data, so somewhat too narrow. No point: too few pairs, or nothing varies."
     )
     return [Panels("What predictions know of the future", panels, note)]
 
@@ -177,10 +171,8 @@ def horizon(found: Found) -> Block | None:
         panels.append(orders(title, "k, steps between", "change at t, nats", lines))
     note = (
         f"The {MOMENTS[moment]} agent. Its prediction at t + k (and its slow copy's) is replaced by that of another stream, and "
-        "the targets at t are computed again; shown is the mean of "
-        "KL(target before ‖ after). Nothing reaches back across the end of an episode, so inside of short episodes k ends "
-        "early; in the last panel "
-        "the rule is told that no episode ends. "
+        "the targets at t are computed again; shown is the mean of KL(target before ‖ after). Nothing reaches back across the "
+        "end of an episode, so inside of short episodes k ends early; in the last panel the rule is told that no episode ends. "
         "Less than 1e-5 of the largest change is drawn there. 95 % bootstrap interval over 32 trajectories."
     )
     return Panels("Bootstrapping horizon", panels, note)
@@ -237,11 +229,10 @@ def saliency(found: Found) -> Block | None:
     rows = [Interval(name, first[name]["value"], first[name]["low"], first[name]["high"]) for name in names]
     note = (
         f"The {MOMENTS[moment]} agent. How far a logit of the target moves if the input is jittered by its own standard "
-        "deviation at every step: gradients of the targets with respect to each input of the "
-        "meta-network, times the input's deviation over the recording, root mean square (8 random directions). Left: of the "
-        "policy's target, with 95 % bootstrap "
-        "interval over 32 trajectories. Right: shares of the squares, in per cent of each column. An input that never varies "
-        "counts nothing: its effect may still be large where it does."
+        "deviation at every step: gradients of the targets with respect to each input of the meta-network, times the input's "
+        "deviation over the recording, root mean square (8 random directions). Left: of the policy's target, with 95 % "
+        "bootstrap interval over 32 trajectories. Right: shares of the squares, in per cent of each column. An input that never "
+        "varies counts nothing: its effect may still be large where it does."
     )
     return Panels(
         "What the network listens to",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rulax.report.explain_figures import SOURCES, horizon_number
+from rulax.report.parts import in_words
+from rulax.text import plural
 
 Found = dict[str, Any]
 
@@ -17,8 +19,7 @@ def sentences(found: Found) -> list[str]:
 
 def between(numbers: Found) -> str:
     """A value with its interval."""
-    low, high = numbers["low"], numbers["high"]
-    return decimal(numbers["value"]) + (f" [{decimal(low)}, {decimal(high)}]" if low is not None else "")
+    return in_words(numbers, decimal)
 
 
 def decimal(value: float) -> str:
@@ -28,8 +29,12 @@ def decimal(value: float) -> str:
 
 def small(numbers: Found) -> str:
     """The same for what may be tiny: two digits, wherever they are."""
-    low, high = numbers["low"], numbers["high"]
-    return f"{numbers['value']:.2g}" + (f" [{low:.2g}, {high:.2g}]" if low is not None else "")
+    return in_words(numbers, "{:.2g}".format)
+
+
+def listed(parts: list[str]) -> str:
+    """Parts of a sentence: a, b and c."""
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 def surer(found: Found, steps: int = 1) -> list[str]:
@@ -39,10 +44,21 @@ def surer(found: Found, steps: int = 1) -> list[str]:
         return []
     usual, kinds = measured["confidence"]["usual_reward"], measured["confidence"]["kinds"]
     words = {"more": f"above {usual:g}", "less": f"below {usual:g}"}
-    told = [f"{between(of['rows'][steps])} if it is {words[kind]}" for kind, of in kinds.items() if len(of["rows"]) > steps]
-    if not told:
-        return []
-    return [f"One step before a reward, the half trained agent's y is this sure, in deviations from its mean: {', '.join(told)}."]
+    told = []
+    for kind, of in kinds.items():
+        if len(of["rows"]) > steps and of["rows"][steps]["value"] is not None:
+            row = of["rows"][steps]
+            sure = "surer" if row["value"] > 0 else "less sure"
+            told.append(f"{between({**row, **absolute(row)})} standard deviations {sure} than usual before a reward {words[kind]}")
+    return [f"One step ahead, the half trained agent's y is {listed(told)}."] if told else []
+
+
+def absolute(row: Found) -> Found:
+    """A negative value with its interval, as a size."""
+    if row["value"] >= 0:
+        return {}
+    low, high = row["low"], row["high"]
+    return {"value": -row["value"], "low": None if high is None else -high, "high": None if low is None else -low}
 
 
 def reaches(found: Found) -> list[str]:
@@ -52,10 +68,10 @@ def reaches(found: Found) -> list[str]:
     if not rows or steps is None:
         return []
     top = max(rows, key=lambda row: row["value"] or 0.0)
-    where = f"{plural(top['distance'])} later" if top["distance"] else "at the same step"
+    where = f"{plural(top['distance'], 'step')} later" if top["distance"] else "at the same step"
     return [
-        f"Another z {where} changes the target of z by {small(top)} nats, most of all distances; "
-        f"{plural(steps)} later it is less than a tenth of that."
+        f"The target of z bootstraps over about {plural(steps, 'step')}: another z {where} changes it most, by {small(top)} nats, "
+        f"and one {plural(steps, 'step')} later by less than a tenth of that."
     ]
 
 
@@ -64,13 +80,8 @@ def went_without(found: Found) -> list[str]:
     lives = {name: lived for name, lived in found.get("ablations", {}).items() if lived["finished"]}
     if not found.get("life") or not lives:
         return []
-    told = [f"{lived['label']} {late(lived)}" for lived in lives.values()]
-    return [f"In the last tenth of its life an agent's return is {late(found['life'])}; {', '.join(told)}. One agent each."]
-
-
-def plural(steps: int) -> str:
-    """1 -> '1 step'."""
-    return f"{steps} step{'s' * (steps != 1)}"
+    told = [f"with {lived['label']} it is {late(lived)}" for lived in lives.values()]
+    return [f"In the last tenth of its life the agent's return is {late(found['life'])}; {listed(told)} (one agent each)."]
 
 
 def late(lived: Found) -> str:
@@ -89,14 +100,14 @@ def angle(found: Found) -> list[str]:
     cosine, again = measured["policy"], measured["again"]
     if cosine["low"] is None or again["value"] is None:
         return []
-    known = "not told from noise" if cosine["low"] <= 0 <= cosine["high"] else "related to the policy gradient, but another step"
+    known = (
+        "not to be told from noise" if cosine["low"] <= 0 <= cosine["high"] else "related to the policy gradient, but another step"
+    )
     known = "nearly at a right angle to the policy gradient" if cosine["low"] > -0.3 and cosine["high"] < 0.3 else known
     known = "close to the policy gradient" if cosine["low"] > 0.8 else known
     return [
-        f"On the half trained agent ({row['step']:,} environment steps) the policy's part of the rule's gradient is {known}: their "
-        f"cosine is {between(cosine)}, where two halves of the same data give "
-        "policy "
-        f"gradients with a cosine of {between(again)}."
+        f"For the half trained agent ({row['step']:,} environment steps) the policy's part of the rule's gradient is {known}: "
+        f"their cosine is {between(cosine)}; the policy gradients of two halves of the data have one of {between(again)}."
     ]
 
 
@@ -109,8 +120,11 @@ def known_ahead(found: Found, steps: int = 2) -> list[str]:
     scores = {name: values[steps] for name, values in probes.items() if len(values) > steps and values[steps]}
     if not {"y", "value", "policy"} <= set(scores):
         return []
-    told = ", ".join(f"{SOURCES[name]} {between(scores[name])}" for name in ("y", "z", "value", "policy") if name in scores)
-    return [f"Of the reward two steps ahead, the half trained agent's predictions know (R²): {told}."]
+    others = listed([f"{SOURCES[name]} {decimal(scores[name]['value'])}" for name in ("z", "value", "policy") if name in scores])
+    return [
+        f"The half trained agent's y explains a share of {between(scores['y'])} of the variance of the reward two steps ahead "
+        f"(R²), beside {others}."
+    ]
 
 
 def relied_on(found: Found) -> list[str]:
@@ -123,9 +137,8 @@ def relied_on(found: Found) -> list[str]:
     change, move = changed["value"], moved["value"]
     share = "much of" if change > 0.5 * move else "part of" if change > 0.1 * move else "next to nothing of"
     return [
-        f"Without y and z the policy's target of the half trained agent changes by {small(changed)} nats, where the target is "
-        f"{small(moved)} nats "
-        f"from the policy that it teaches: they carry {share} the policy's update."
+        f"y and z carry {share} the policy's update: without them the half trained agent's target changes by {small(changed)} "
+        f"nats, and it is {small(moved)} nats from the policy that it teaches."
     ]
 
 
@@ -135,5 +148,5 @@ def listened_to(found: Found) -> list[str]:
     if not measured:
         return []
     ranked = sorted(measured["policy"].items(), key=lambda item: -item[1]["value"])
-    told = ", ".join(f"{name} {between(of)}" for name, of in ranked[:3])
-    return [f"What moves the policy's target most, in log-odds if they are jittered by their own deviation: {told}."]
+    told = listed([f"{name} by {between(of)}" for name, of in ranked[:3]])
+    return [f"Jittered by their own deviation, these inputs move the log-odds of the policy's target most: {told}."]

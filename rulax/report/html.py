@@ -43,6 +43,8 @@ def content(block: b.Block, charts: list[dict[str, Any]], own: list[str]) -> str
             return f'<div class="scroll"><table class="pairs"><tbody>{rows}</tbody></table></div>'
         case b.Commands():
             return commands(block)
+        case b.Picture():
+            return f'<img class="picture" src="{escape(block.source)}" alt="{escape(block.alt)}">'
         case b.Interactive():
             charts.append({"kind": "interactive", "own": len(own), "data": block.data})
             own.append(block.script)
@@ -111,13 +113,13 @@ def table(block: b.Table) -> str:
     )
 
 
-def is_numeric(values: list[b.Cell]) -> bool:
+def is_numeric(values: list[b.CellValue]) -> bool:
     """Whether a column holds numbers; what was not measured says nothing."""
     known = [value for value in values if value is not None]
     return bool(known) and all(isinstance(value, int | float | b.Estimate) and not isinstance(value, bool) for value in known)
 
 
-def sort_key(value: b.Cell) -> str:
+def sort_key(value: b.CellValue) -> str:
     """What a cell sorts by; empty sorts last."""
     if isinstance(value, b.Estimate):
         return sort_key(value.value)

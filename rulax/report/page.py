@@ -7,41 +7,52 @@ lets only the scripts run that were written here.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rulax.files import write_atomically
+from rulax.files import jsonable, write_atomically
 from rulax.report import blocks as b
 from rulax.report import html
 
 SCRIPTS = ("scale.js", "frame.js", "curves.js", "charts.js", "page.js")
+LIVE = (*SCRIPTS[:-1], "live.js", SCRIPTS[-1])  # before what draws: it keeps every section as it was sent
 DIGITS = 6  # of a number in a chart: more cannot be seen and makes the file larger
 
 
+class Page(NamedTuple):
+    """What a page shows. `unfinished` says in one sentence what is missing, and is shown where nobody overlooks it."""
+
+    title: str
+    subtitle: str
+    blocks: Sequence[b.Block]
+    unfinished: str = ""
+
+
 def write_page(path: str | Path, title: str, subtitle: str, blocks: Sequence[b.Block], unfinished: str = "") -> Path:
-    """Write the page; `unfinished` says in one sentence what is missing, and is shown where nobody overlooks it."""
+    """Write a page, given as the fields of `Page`."""
     path = Path(path)
     write_atomically(path, render(title, subtitle, blocks, unfinished))
     return path
 
 
-def render(title: str, subtitle: str, blocks: Sequence[b.Block], unfinished: str = "") -> str:
-    """The whole page as text."""
+def render(title: str, subtitle: str, blocks: Sequence[b.Block], unfinished: str = "", live: str = "") -> str:
+    """The whole page as text. One that is served while its run goes on says how that stands: `live` is a word of live.js."""
     charts: list[dict[str, Any]] = []
     own: list[str] = []
     # First, because it fills `charts` and `own`, which the script and the data below are made of.
     body = "\n".join(html.section(block, number, charts, own) for number, block in enumerate(blocks))
-    script = f"(() => {{\n'use strict';\n{scripts()}\n{interactive(own)}\n}})();"
+    script = f"(() => {{\n'use strict';\n{scripts(LIVE if live else SCRIPTS)}\n{interactive(own)}\n}})();"
     # Scripts by their hash, so that not even text that slipped through `escape` could run; the page has no server that could send a
     # nonce.
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{digest(HEAD_SCRIPT)}' '{digest(script)}'; img-src data:"
+    # Only a page that follows its run asks for anything, and only where it came from.
+    policy += "; connect-src 'self'" if live else ""
+    following = f'<p id="live" class="{live}" role="status"></p>' if live else ""
     badge = '<span class="badge">unfinished</span>' if unfinished else ""
     notice = html.notice(b.Notice("This run is not finished", [unfinished])) if unfinished else ""
     return f"""<!doctype html>
@@ -61,7 +72,7 @@ def render(title: str, subtitle: str, blocks: Sequence[b.Block], unfinished: str
 <body>
 <header>
 <div><h1>{escape(title)} {badge}</h1>
-<p class="subtitle">{escape(subtitle)}</p></div>
+<p class="subtitle">{escape(subtitle)}</p>{following}</div>
 <button id="theme" type="button" class="quiet" aria-label="Switch between light and dark">◐</button>
 </header>
 {contents(blocks)}
@@ -111,9 +122,9 @@ def asset(name: str) -> str:
     return (resources.files("rulax.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def scripts() -> str:
-    """All of our own script."""
-    return "\n".join(asset(name) for name in SCRIPTS)
+def scripts(names: Sequence[str]) -> str:
+    """Our own script, from its files."""
+    return "\n".join(asset(name) for name in names)
 
 
 def digest(script: str) -> str:
@@ -123,23 +134,5 @@ def digest(script: str) -> str:
 
 def as_json(value: Any) -> str:
     """JSON that may stand inside a script element: no character in it can end the element or begin another."""
-    text = json.dumps(plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(jsonable(value, DIGITS), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses, arrays and tuples as JSON knows them; what is not a finite number becomes null."""
-    # Booleans before numbers, since in Python they are integers.
-    if isinstance(value, bool | str) or value is None:
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
-    if hasattr(value, "tolist"):  # numpy
-        return plain(value.tolist())
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    return [plain(item) for item in value]

@@ -1,43 +1,87 @@
-"""What the pages of all kinds of runs share: cost, configuration, versions, lines that could not be read, intervals over seeds."""
+"""What the pages of all kinds of runs share: reading, metrics, commands, cost, configuration, versions, intervals over seeds."""
 
 from __future__ import annotations
 
-import json
+import base64
 import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from rulax.errors import UserError
+from rulax.files import load_json, read_json
 from rulax.records import folder as folders
 from rulax.records.rows import Row
-from rulax.report.blocks import Block, KeyValues, Notice
-from rulax.text import duration
+from rulax.report.blocks import Block, Commands, Curves, Fact, KeyValues, Line, Notice, Panels, Text
+from rulax.report.html import number
+from rulax.text import duration, plural
 
 MOST_NAMED = 8  # broken lines that are named one by one
+DISCOUNTED = (
+    "The return of the curves above is the plain sum of the rewards of a whole episode. The discounted one is what the rule's "
+    "value learns from: counted from every step of an episode to its end, later rewards less, and partly the agent's own estimates."
+)
 FEWEST_SEEDS = 5  # for an interval of the mean; with fewer it says little, and the range says all there is
 
 
-def read_lines(folder: Path, whole: Callable[[Row], bool]) -> tuple[list[Row], list[int]]:
-    """The rows of `metrics.jsonl` that are whole, and the numbers of the lines that are not: cut off, damaged, or foreign."""
-    rows, broken = [], []
-    path = folder / folders.METRICS
-    # As bytes and at newlines only: splitlines would also break at separators inside of text and shift all line numbers.
-    for line_number, line in enumerate(path.read_bytes().split(b"\n") if path.exists() else [], 1):
-        if not line.strip():
+def read_results(path: Path, kind: str, what: str) -> dict[str, Any]:
+    """All numbers of a comparison or an explanation, from the file that its command writes."""
+    found = load_json(path, "; so there is no page to make")
+    if found.get("kind") != kind:
+        raise UserError(f"{path} does not hold {what}; `rulax {kind}` writes it")
+    return found
+
+
+def commands(title: str, lines: Sequence[tuple[str, str]]) -> Commands:
+    """Lines for a terminal, each with its caption."""
+    return Commands(title, [line for line, _ in lines], [caption for _, caption in lines])
+
+
+def unfinished(summary: dict[str, Any], unit: str, made: int, wanted: int) -> str:
+    """What is missing of a run, if something is, and which callback stopped it, if one did."""
+    by = f", by {summary['stopped_by']}" if summary.get("stopped_by") else ""
+    stopped = f"It stopped at {unit} {made:,} of {wanted:,}{by}. The command below goes on from there."
+    return "" if summary.get("finished") else stopped
+
+
+def metric_panels(
+    title: str, rows: list[Row], first: Sequence[str], left_out: Sequence[str], x_label: str, line: str, note: str
+) -> list[Block]:
+    """Every number that was measured as a small chart, but for those that are shown elsewhere; `first` ones, then by name."""
+    names = {name for row in rows for name, value in row.items() if isinstance(value, int | float)} - set(left_out)
+    panels, constant = [], []
+    for name in sorted(names, key=lambda name: (first.index(name) if name in first else len(first), name)):
+        points = [(row["step"], row[name]) for row in rows if isinstance(row.get(name), int | float)]
+        steps, values = [step for step, _ in points], [value for _, value in points]
+        # What never changes is said in a word; a panel would show a flat line.
+        if len(values) > 1 and min(values) == max(values):
+            constant.append(f"{metric_name(name)} {number(float(values[0]))}")
             continue
-        try:
-            row = json.loads(line)
-        except ValueError:  # no JSON, or no UTF-8
-            row = None
-        # A page must be possible for any folder, so whatever a chart relies on is checked before it is drawn.
-        if isinstance(row, dict) and isinstance(row.get("step"), int) and whole(row):
-            rows.append(row)
-        else:
-            broken.append(line_number)
-    return rows, broken
+        # A logarithmic axis is only offered where every point has a place on it.
+        log: Literal["", "y"] = "y" if all(value > 0 for value in values) else ""
+        panels.append(Curves(metric_name(name), x_label, "", [Line(line, steps, values)], log=log))
+    same = f"The same throughout, so not drawn: {', '.join(constant)}." if constant else ""
+    discounted = DISCOUNTED if "return" in names else ""
+    if panels:
+        return [Panels(title, panels, " ".join(filter(None, (note, discounted, same))))]
+    return [Text(title, [same])] if same else []
+
+
+def core_hours_fact(cpu_seconds: float | None) -> Fact:
+    """What a run cost, for the strip of numbers."""
+    return Fact("core-hours", core_hours(cpu_seconds), f"{whole(cpu_seconds)} CPU seconds" if cpu_seconds else "")
+
+
+def current_summary(folder: Path, made: int, wanted: int) -> dict[str, Any]:
+    """The `summary.json` of a run, as far as it still holds: one that goes on again has outlived its own."""
+    found = read_json(folder / folders.SUMMARY)
+    then = found.get("steps", found.get("meta_steps", wanted))
+    if made > then:
+        return {}
+    return found if then >= wanted else found | {"finished": False}
 
 
 def cost(
@@ -104,8 +148,20 @@ def broken_lines(broken: Sequence[int], file: str) -> list[Block]:
     if not broken:
         return []
     named = ", ".join(map(str, broken[:MOST_NAMED])) + (f" and {len(broken) - MOST_NAMED} more" if len(broken) > MOST_NAMED else "")
-    lines, them = ("1 line", "it was") if len(broken) == 1 else (f"{len(broken)} lines", "they were")
-    return [Notice(f"{lines} of {file} could not be read", [f"Line {named}: {them} left out, so the curves may have a gap there."])]
+    left_out = "it was left out" if len(broken) == 1 else "they were left out"
+    title = f"{plural(len(broken), 'line')} of {file} could not be read"
+    return [Notice(title, [f"Line {named}: {left_out}, so the curves may have a gap there."])]
+
+
+def metric_name(name: str) -> str:
+    """What a chart of a metric is called."""
+    return {"return": "return, discounted"}.get(name, name.replace("_", " "))
+
+
+def in_words(value: dict[str, Any], write: Callable[[float], str]) -> str:
+    """A value with its interval, if it has one, as a part of a sentence."""
+    low, high = value["low"], value["high"]
+    return write(value["value"]) + (f" (95 %: {write(low)} to {write(high)})" if low is not None else "")
 
 
 def quoted(path: Path) -> str:
@@ -144,3 +200,8 @@ def bootstrap(values: np.ndarray, resamples: int = 2000) -> tuple[np.ndarray, np
         means = np.where(known, values, 0.0) @ weights / count  # [P, R]
     low, high = np.nanpercentile(means, (2.5, 97.5), axis=-1)
     return low, high
+
+
+def data_url(path: Path) -> str:
+    """A gif as part of a page; nothing if there is no such file."""
+    return f"data:image/gif;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.is_file() else ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rulax.files import write_atomically
 from rulax.text import count, shown_return
 
 INK, MUTED, LINE = "#1f2933", "#7b8794", "#2563eb"
@@ -42,17 +44,22 @@ def curve_figure(steps: np.ndarray, returns: np.ndarray, title: str) -> Any:
         draw_returns(axes, steps, returns)
     else:
         axes.text(0.5, 0.5, "no episode has ended", transform=axes.transAxes, ha="center", color=MUTED)
-    axes.set_title(title, loc="left", color=INK, fontsize=12, fontweight="bold", pad=12)
+    tidy(axes, title, 12)
     axes.set_xlabel("environment steps per seed", color=INK)
     axes.set_ylabel("episode return", color=INK)
+    axes.margins(x=0.01, y=0.08)
+    return figure
+
+
+def tidy(axes: Any, title: str, size: float) -> None:
+    """The look that all our pictures share."""
+    axes.set_title(title, loc="left", color=INK, fontsize=size, fontweight="bold", pad=size)
     axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(MUTED)
-    axes.tick_params(colors=MUTED, length=0)
+    axes.tick_params(colors=MUTED, length=0, labelsize=min(9, size))
     axes.xaxis.set_major_formatter(lambda value, _: count(value, 6))
-    axes.margins(x=0.01, y=0.08)
-    return figure
 
 
 def draw_returns(axes: Any, steps: np.ndarray, returns: np.ndarray) -> None:
@@ -80,16 +87,11 @@ def draw_returns(axes: Any, steps: np.ndarray, returns: np.ndarray) -> None:
     axes.legend(frameon=False, loc="best", labelcolor=MUTED, fontsize=9)
 
 
-def save_curve(path: Path, steps: np.ndarray, returns: np.ndarray, title: str) -> None:
-    """Write the curve; the format follows the ending of the name."""
-    import io
-
-    from rulax.files import write_atomically
-
-    buffer = io.BytesIO()
+def save_figure(path: Path, figure: Any) -> None:
+    """Write a figure; the format follows the ending of the name."""
     # Drawn into memory first: the file is replaced as a whole, as everything in a run folder.
-    kind = path.suffix.lstrip(".") or "png"
-    curve_figure(steps, returns, title).savefig(buffer, format=kind)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.lstrip(".") or "png")
     write_atomically(path, buffer.getvalue())
 
 

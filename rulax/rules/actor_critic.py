@@ -5,20 +5,28 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
-from rulax.settings import Learning, Network
+from rulax.settings import Fraction, Learning, Network
 from rulax.types import Head, now
 from rulax.values.normalisation import masked_mean, normalise, start_moments, update_moments
 from rulax.values.policies import entropy, log_probability
 from rulax.values.returns import Clips, over_streams, vtrace
 from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
 
-LEARNING = Learning(streams=32, unroll=8, learning_rate=3e-3, schedule="linear", clip_gradient=0.5, adam_eps=1e-5)
-NETWORK = Network(hidden=(64, 64), activation="tanh")
+LEARNING = Learning(
+    streams=32,
+    unroll=8,
+    learning_rate=3e-3,
+    schedule="linear",
+    schedule_steps=500_000,
+    clip_gradient=0.5,
+    adam_eps=1e-5,
+)
+NETWORK = Network(hidden=(64, 64), activation="tanh", action_distribution="gaussian")
 
 
 def actor_critic(
-    discount: float = 0.99,
-    trace: float = 0.95,
+    discount: Fraction = 0.99,
+    trace: Fraction = 0.95,
     entropy_cost: float = 0.01,
     value_cost: float = 0.1,
     clip_ratio: float = 1.0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rulax.agents.distributions import Distribution, sample_choice
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.linear_baseline import fitted_values
 from rulax.rules.ppo import clipped_surrogate
@@ -13,12 +12,8 @@ from rulax.values.normalisation import masked_mean, standardise
 from rulax.values.policies import entropy, log_probability
 from rulax.values.returns import lambda_returns, over_streams
 
-categorical = Distribution(sample_choice, log_probability, entropy)
 
-
-def likelihood_ratio(
-    discount: float = 0.99, clip: float | None = None, standard: bool = True, distribution: Distribution = categorical
-) -> UpdateRule:
+def likelihood_ratio(discount: float = 0.99, clip: float | None = None, standard: bool = True) -> UpdateRule:
     """REINFORCE with a linear baseline, as the surrogate of Foerster et al. (2018) and Rothfuss et al. (2019, eq. 8).
 
     G_t = r_t + discount G_{t+1};  A_t = G_t - b(o_t, t), b fitted to this batch, then standardised over it
@@ -31,7 +26,6 @@ def likelihood_ratio(
         discount: of the return.
         clip: if given, bounds the gain of leaving mu as PPO does; for an outer loss with several steps on the same experience.
         standard: whether advantages are standardised over the batch.
-        distribution: of actions.
     """
 
     def heads(num_actions):
@@ -51,11 +45,10 @@ def likelihood_ratio(
 
     def loss(rule_params, taken, targets, experience):
         del rule_params
-        now_likely = distribution.log_probability(taken["policy"], experience.action)
-        log_ratio = now_likely - distribution.log_probability(experience.behaviour, experience.action)
+        log_ratio = log_probability(taken["policy"], experience.action) - log_probability(experience.behaviour, experience.action)
         ratio, advantage = jnp.exp(log_ratio), targets["advantage"]
         gain = ratio * advantage if clip is None else clipped_surrogate(ratio, advantage, clip)
-        metrics = {"entropy": distribution.entropy(taken["policy"]), "kl": ratio - 1 - log_ratio}
+        metrics = {"entropy": entropy(taken["policy"]), "kl": ratio - 1 - log_ratio}
         return -gain, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 
     return UpdateRule(heads, no_params, no_state, targets, loss)

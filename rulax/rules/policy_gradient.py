@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rulax.rules.base import UpdateRule, no_params, no_state
-from rulax.settings import Learning, Network
+from rulax.settings import Fraction, Learning, Network
 from rulax.types import Head, now
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import entropy, log_probability
@@ -11,11 +11,11 @@ from rulax.values.returns import lambda_returns, over_streams
 from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
 
 LEARNING = Learning(streams=16, unroll=16, learning_rate=3e-3, clip_gradient=0.5, adam_eps=1e-5)
-NETWORK = Network(hidden=(64, 64), activation="relu")
+NETWORK = Network(hidden=(64, 64), activation="relu", action_distribution="gaussian")
 
 
 def policy_gradient(
-    discount: float = 0.99, entropy_cost: float = 0.01, baseline_cost: float = 0.03, bins: Bins = SMALL_BINS
+    discount: Fraction = 0.99, entropy_cost: float = 0.01, baseline_cost: float = 0.03, bins: Bins = SMALL_BINS
 ) -> UpdateRule:
     """REINFORCE with a learned baseline (Williams 1992; Sutton and Barto 2018, section 13.4).
 

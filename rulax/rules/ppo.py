@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
-from rulax.settings import Learning, Network
+from rulax.settings import Fraction, Learning, Network
 from rulax.types import Head, now
 from rulax.values.normalisation import masked_mean, standardise
 from rulax.values.policies import entropy, log_probability
@@ -19,15 +19,16 @@ LEARNING = Learning(
     minibatches=8,
     learning_rate=1e-3,
     schedule="linear",
+    schedule_steps=500_000,
     clip_gradient=0.5,
     adam_eps=1e-5,
 )
-NETWORK = Network(hidden=(64, 64), activation="tanh")
+NETWORK = Network(hidden=(64, 64), activation="tanh", action_distribution="gaussian")
 
 
 def ppo(
-    discount: float = 0.99,
-    trace: float = 0.95,
+    discount: Fraction = 0.99,
+    trace: Fraction = 0.95,
     clip: float = 0.2,
     entropy_cost: float = 0.01,
     value_cost: float = 0.1,
@@ -40,7 +41,7 @@ def ppo(
 
     Advantages are computed once per batch; the learner then takes `epochs` x `minibatches` steps. The value is two-hot, so that its
     gradient does not grow with the scale of returns: policy and value share a torso, and the squared error of returns in the
-    hundreds would drown the policy's gradient (docs/results.md).
+    hundreds would drown the policy's gradient (docs/results/learning.md).
 
     Args:
         discount: of the value.

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.dimensions import each_dimension
-from rulax.settings import Learning, Network
+from rulax.settings import Fraction, Learning, Network
 from rulax.types import Head, later, now
 from rulax.values.normalisation import masked_mean, standardise
 from rulax.values.policies import entropy, kl
@@ -21,6 +21,7 @@ LEARNING = Learning(
     minibatches=4,
     learning_rate=3e-3,
     schedule="linear",
+    schedule_steps=500_000,
     clip_gradient=0.5,
     adam_eps=1e-5,
 )
@@ -28,8 +29,8 @@ NETWORK = Network(hidden=(64, 64), activation="tanh", action_model=64, action_hi
 
 
 def ppo_targets(
-    discount: float = 0.99,
-    trace: float = 0.95,
+    discount: Fraction = 0.99,
+    trace: Fraction = 0.95,
     temperature: float = 1.0,
     clip: float = 2.0,
     entropy_cost: float = 0.001,

@@ -43,8 +43,8 @@ URLS = tuple(  # the second is where the file was before the reference became a 
 DISCO103_ABOUT = {
     "found": "Oh et al., Discovering state-of-the-art reinforcement learning algorithms, Nature 648 (2025): 103 environments",
     "licence": "Google DeepMind; code Apache-2.0, other material CC-BY 4.0",
-    # Not a setting of its discovery: agents whose values start at zero learn where others do not (docs/results.md, "What Disco103
-    # needs").
+    # Not a setting of its discovery: agents whose values start at zero learn where others do not ("What Disco103 needs" in
+    # docs/results/disco103.md).
     rule_settings.KEY: '{"network": {"value_init": "zero"}}',
 }
 UNKNOWN = RuleSettings(LEARNING, NETWORK)  # for files that do not state their settings

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.dimensions import each_dimension
-from rulax.settings import Learning, Network
+from rulax.settings import Fraction, Learning, Network
 from rulax.types import Head, now
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import at_action, entropy, kl
@@ -30,9 +30,9 @@ NETWORK = Network(hidden=(64, 64), activation="relu", action_model=64, action_hi
 
 
 def q_learning(
-    discount: float = 0.99,
-    trace: float = 0.95,
-    epsilon: float = 0.1,
+    discount: Fraction = 0.99,
+    trace: Fraction = 0.95,
+    epsilon: Fraction = 0.1,
     temperature: float | None = None,
     cut_traces: bool = False,
     policy_cost: float = 0.3,

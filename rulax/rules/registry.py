@@ -10,16 +10,20 @@ import functools
 import importlib
 import inspect
 import os
-from collections.abc import Callable, Iterable
+import typing
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rulax import own
 from rulax.errors import suggestion
 from rulax.files import cache_folder
 from rulax.metanet.sizes import ABLATIONS
+from rulax.settings import Bounds, check_value
 from rulax.text import convert_like
 
 if TYPE_CHECKING:
+    from rulax.agents.base import AgentMaker
     from rulax.rules.base import Recipe
 
 
@@ -29,7 +33,9 @@ class Entry(NamedTuple):
     where: str
     summary: str
     steps: int = 500_000  # recommended environment steps: enough to learn Catch
-    agent: str = ""  # makes the agents that learn by it (`AgentMaker`), as `module:function`; "" means the ordinary ones
+    # Makes the agents that learn by it (`AgentMaker`), as `module:function`; its keyword-only arguments, each with a default, are
+    # options of the rule as well. "" means the ordinary agents.
+    agent: str = ""
 
 
 IN_A_FILE = ""  # instead of a function; rules/pretrained.py knows the file
@@ -50,7 +56,6 @@ RULES = {
 }
 FILE_ENDINGS = (".safetensors", ".npz")
 DISCO103_FILE = "disco_103.npz"
-FRACTIONS = ("discount", "trace", "epsilon", "moments_decay")  # options that lie in [0, 1], whatever the rule
 EMBEDDED = {"rulax5": Path(__file__).parent / "embedded" / "rulax5.safetensors"}  # rules of our own
 STORED = tuple(name for name, entry in RULES.items() if entry.where == IN_A_FILE)
 
@@ -60,10 +65,12 @@ class UnknownRule(ValueError):
 
     def __init__(self, name: str):
         ending = Path(name).suffix
-        if ending:
+        if ending == ".py":
+            super().__init__(f"'{name}' is a Python file: write {name}:NAME, with the name of the rule in it")
+        elif ending:
             super().__init__(f"'{name}' is not a rule file: those end in {' or '.join(FILE_ENDINGS)} (others are never opened)")
         else:
-            super().__init__(f"unknown rule '{name}'{_hint(name, sorted(RULES))}")
+            super().__init__(f"unknown rule '{name}'{_hint(name, sorted(RULES))}; one of your own is written file.py:name")
 
 
 def list_rules() -> dict[str, str]:
@@ -80,11 +87,19 @@ def recommended_steps(name: str) -> int:
 def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:
     """Split `disco103:no_yz` into `disco103` and ("no_yz",). The ablations are not checked here."""
     # A file's path may itself contain a colon, so ablations are split off from the right.
-    if name in RULES or name.endswith(FILE_ENDINGS) or ":" not in name:
+    if name in RULES or name.endswith(FILE_ENDINGS) or ":" not in name or is_own(name):
         return name, ()
     rest, _, last = name.rpartition(":")
     base, ablations = split_ablations(rest)
     return base, (*ablations, last)
+
+
+def is_own(name: str) -> bool:
+    """Whether a name stands for a user's own rule: an object that was handed over, `module:name` or `file.py:name`."""
+    if own.held("rule", name) is not None:
+        return True
+    # `disco103:no_yz` looks like a reference too.
+    return own.is_reference(name) and name.partition(":")[0] not in RULES
 
 
 def is_installed(name: str) -> bool:
@@ -109,10 +124,14 @@ def make_rule(name: str, **options: Any) -> Recipe:
     is also available without some of its parts: `make_rule("disco103:no_yz")`.
 
     Args:
-        name: a key of `RULES` or the path of a rule file, followed by any ablations.
-        options: arguments of the function that makes the rule.
+        name: a key of `RULES` or the path of a rule file, followed by any ablations; or a user's own rule, as `module:name` or
+            `file.py:name` (`rules/own.py` says what that may be).
+        options: arguments of the function that makes the rule, and of the one that makes its agents if the rule has its own; what
+            both name reaches both.
     """
     name, ablations = split_ablations(name)
+    if name not in RULES and is_own(name):
+        return _referred_recipe(name, options)
     stored = name in STORED or name.endswith(FILE_ENDINGS)
     if name not in RULES and not stored:
         raise UnknownRule(name)
@@ -123,10 +142,21 @@ def make_rule(name: str, **options: Any) -> Recipe:
 
     entry = RULES[name]
     module, make = _find(entry.where)
-    make_agent = _find(entry.agent)[1] if entry.agent else None
     if ablations:
         options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet that would have to change
-    return Recipe(make(**_arguments(name, make, options)), module.LEARNING, module.NETWORK, make_agent)
+    make_agent, of_agent = _agent_maker(name, entry.agent, options)
+    return Recipe(make(**_arguments(name, make, options, of_agent)), module.LEARNING, module.NETWORK, make_agent)
+
+
+def _agent_maker(name: str, where: str, options: dict[str, Any]) -> tuple[AgentMaker | None, list[str]]:
+    """What makes a rule's own agents, with those options that it takes; and the names of all that it takes."""
+    if not where:
+        return None, []
+    make = _find(where)[1]
+    # The other arguments are those of every `AgentMaker`: the learner gives them.
+    known = [each.name for each in inspect.signature(make).parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    given = {option: value for option, value in options.items() if option in known}
+    return functools.partial(make, **_arguments(name, make, given)) if given else make, known
 
 
 def _find(where: str) -> tuple[Any, Any]:
@@ -134,6 +164,26 @@ def _find(where: str) -> tuple[Any, Any]:
     module_name, function_name = where.split(":")
     module = importlib.import_module(module_name)
     return module, getattr(module, function_name)
+
+
+def own_recipe(thing: Any, name: str, options: dict[str, Any]) -> Recipe:
+    """A user's own object as a rule with its settings; `name` is what error messages call it."""
+    from rulax.rules.own import recipe_of
+
+    return recipe_of(thing, name, functools.partial(_arguments, name), options)
+
+
+def _referred_recipe(name: str, options: dict[str, Any]) -> Recipe:
+    """A user's own rule by name: one that was handed over, `module:name` or `file.py:name`."""
+    thing = own.held("rule", name)
+    if thing is None:
+        try:
+            thing = own.find("rule", name)
+        except own.NoSuchModule as error:
+            # More likely a misspelt `disco103:no_yz` than a module.
+            near = suggestion(name.partition(":")[0], RULES)
+            raise UnknownRule(name.partition(":")[0]) if near else error from error
+    return own_recipe(thing, own.shown(name), options)
 
 
 def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any]) -> Recipe:
@@ -157,34 +207,53 @@ def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> Non
         raise ValueError(f"'{name}:{':'.join(ablations)}' names an ablation twice")
 
 
-def _arguments(name: str, make: Callable, options: dict[str, Any]) -> dict[str, Any]:
-    """Options as arguments of `make`: by name, or gathered in the dataclass argument that has a field of that name."""
-    defaults = {parameter.name: parameter.default for parameter in inspect.signature(make).parameters.values()}
+def _arguments(name: str, make: Callable, options: dict[str, Any], elsewhere: Collection[str] = ()) -> dict[str, Any]:
+    """Options as arguments of `make`: by name, or gathered in the dataclass argument that has a field of that name.
+
+    An option that neither `make` nor anything `elsewhere` takes is refused.
+    """
+    try:
+        parameters = inspect.signature(make, eval_str=True).parameters
+    except NameError:  # annotations of a user's own function that only a type checker can read
+        parameters = inspect.signature(make).parameters
+    defaults = {each: parameter.default for each, parameter in parameters.items()}
     grouped = {each: default for each, default in defaults.items() if dataclasses.is_dataclass(default)}
     owners = {field.name: each for each, default in grouped.items() for field in dataclasses.fields(default)}
-    known = [*(each for each in defaults if each not in grouped), *owners]
-    arguments = {option: _read(name, option, defaults[option], value) for option, value in options.items() if option in defaults}
+    known = dict.fromkeys([*(each for each in defaults if each not in grouped), *owners, *elsewhere])  # each once
+    arguments: dict[str, Any] = {}
     for option, value in options.items():
         if option in owners:
             group = owners[option]
-            read = _read(name, option, getattr(grouped[group], option), value)
+            (bounds,) = (field.metadata.get("bounds", {}) for field in dataclasses.fields(grouped[group]) if field.name == option)
+            read = _read(name, option, getattr(grouped[group], option), value, bounds)
             # On top of what earlier options have made of the same dataclass.
             arguments[group] = dataclasses.replace(arguments.get(group, grouped[group]), **{option: read})
-        elif option not in defaults:
+        elif option in defaults:
+            arguments[option] = _read(name, option, defaults[option], value, _bounds_of(parameters[option].annotation))
+        elif option not in elsewhere:
             raise ValueError(f"rule '{name}' has no option '{option}'{_hint(option, known)}")
     return arguments
 
 
-def _read(name: str, option: str, default: Any, value: Any) -> Any:
+def _read(name: str, option: str, default: Any, value: Any, bounds: Mapping[str, float]) -> Any:
     """One option, converted to the type of its default and checked against its bounds."""
     if default is inspect.Parameter.empty:
         return value
-    read = convert_like(f"rule '{name}': {option}", default, value)
-    if option in FRACTIONS and isinstance(read, int | float) and not 0 <= read <= 1:
-        raise ValueError(f"rule '{name}': {option} must lie between 0 and 1, not {read:g}")
-    if option == "bins" and isinstance(read, tuple) and (read[0] < 2 or read[1] <= 0):
-        raise ValueError(f"rule '{name}': bins needs at least 2 bins and a largest value above 0, not {read[0]},{read[1]:g}")
+    label = f"rule '{name}': {option}"
+    read = convert_like(label, default, value)
+    # Numbers only: an array may be traced, and then has no number yet that could be compared.
+    if isinstance(read, int | float):
+        check_value(label, read, bounds)
+    # A named tuple such as the bins of a value has bounds of its own, for each of its fields.
+    for part, hint in typing.get_type_hints(type(read), include_extras=True).items() if isinstance(read, tuple) else ():
+        check_value(f"{label} ({part})", getattr(read, part), _bounds_of(hint))
     return read
+
+
+def _bounds_of(annotation: Any) -> Mapping[str, float]:
+    """The bounds in the annotation of an argument or a field; none for most."""
+    found = typing.get_args(annotation) if typing.get_origin(annotation) is typing.Annotated else ()
+    return next((each for each in found if isinstance(each, Bounds)), Bounds())
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

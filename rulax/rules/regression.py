@@ -28,7 +28,7 @@ def regression() -> UpdateRule:
 
 
 def as_experience(inputs: Array, outputs: Array) -> Experience:
-    """Examples, inputs [T, D] and outputs [T], as the experience of one stream whose actions mean nothing."""
+    """Examples, inputs [T, F] and outputs [T], as the experience of one stream whose actions mean nothing."""
     shape = (outputs.shape[0], 1)
     return Experience(
         # A trajectory has one observation more than steps; the last one is never learned from.

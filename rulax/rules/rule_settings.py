@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rulax.metanet.sizes import Constants
 from rulax.rules.rule_files import RuleFileError
 from rulax.settings import Learning, Network, with_current_names
+from rulax.text import choices_of
 
 KEY = "settings"  # in a rule file's metadata; `rulax discover` writes it
 OF_ENVIRONMENT = ("torso",)  # fields that depend on the observations of an environment, not on the rule
@@ -56,8 +57,9 @@ def _read(problem: str, stated: Any, base: Any) -> Any:
 
 def _acceptable(value: Any, hint: Any) -> bool:
     """Whether a value has the type of a field, and no number is absurdly large."""
-    if typing.get_origin(hint) is typing.Literal:
-        return value in typing.get_args(hint)
+    if choices_of(hint):
+        # Only what comes with the package: a file from somewhere else must not name a module to import.
+        return value in choices_of(hint)
     if typing.get_origin(hint) is tuple:
         return isinstance(value, tuple) and len(value) <= 8 and all(_acceptable(one, int) for one in value)
     if hint is bool:

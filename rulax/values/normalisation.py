@@ -1,4 +1,4 @@
-"""Means over valid entries, and normalisation by moving averages over an agent's lifetime."""
+"""Means over valid entries, and normalisation over an agent's lifetime: by moving averages, or by all that was ever seen."""
 
 from __future__ import annotations
 
@@ -58,3 +58,59 @@ def normalise(values: Array, moments: Moments, subtract_mean: bool = True, eps: 
     # 1e-12 keeps the root differentiable at 0. Before the first update there is no scale: leave the values as they are.
     scale = jnp.where(seen > 0, jnp.sqrt(variance + 1e-12) + eps, 1)
     return (values - mean if subtract_mean else values) / scale
+
+
+# -- by all that was ever seen -----------------------------------------------------------------------------------------------------
+
+
+class Statistics(NamedTuple):
+    """Mean and variance of everything so far."""
+
+    number: Array  # [] of values
+    mean: Array  # [*shape]
+    variance: Array  # [*shape], that of the population: the mean squared distance from the mean
+
+
+def start_statistics(shape: tuple[int, ...] = (), dtype=jnp.float32) -> Statistics:
+    """Statistics that have seen nothing."""
+    return Statistics(jnp.zeros((), dtype), jnp.zeros(shape, dtype), jnp.ones(shape, dtype))
+
+
+def merge_statistics(statistics: Statistics, values: Array, valid: Array) -> Statistics:
+    """Statistics of what they are of and of the valid values as well (Chan, Golub and LeVeque, 1979).
+
+    Args:
+        statistics: of values [*shape].
+        values: [..., *shape].
+        valid: [...], which of them count.
+    """
+    valid = valid.reshape(valid.shape + (1,) * (values.ndim - valid.ndim))
+    axes = tuple(range(values.ndim - statistics.mean.ndim))
+    new = jnp.sum(valid).astype(values.dtype)
+
+    def mean_of(each: Array) -> Array:
+        return jnp.sum(jnp.where(valid, each, 0), axes) / jnp.maximum(new, 1)
+
+    mean = mean_of(values)
+    variance = mean_of(jnp.square(values - mean))
+    # Shares, not sums of squares, which would grow without end and lose their last digits. In float32 the number stops growing at
+    # 2^24 batches; from there on the share of each stays the same, and the statistics are moving averages over that many.
+    number = statistics.number + new
+    share = new / jnp.maximum(number, 1)
+    apart = mean - statistics.mean
+    return Statistics(
+        number,
+        statistics.mean + share * apart,
+        (1 - share) * statistics.variance + share * variance + share * (1 - share) * jnp.square(apart),
+    )
+
+
+def standardised(statistics: Statistics, values: Array, most: float = 10.0, eps: float = 1e-8) -> Array:
+    """Values [..., *shape] less their mean and over their deviation, cut off at `most`; as they are before anything was seen."""
+    scaled = jnp.clip((values - statistics.mean) / jnp.sqrt(statistics.variance + eps), -most, most)
+    return jnp.where(statistics.number > 0, scaled, values)
+
+
+def over_deviation(statistics: Statistics, values: Array, most: float = 10.0, eps: float = 1e-8) -> Array:
+    """Values over the deviation of the statistics, cut off at `most`; their mean stays."""
+    return jnp.clip(values / jnp.sqrt(statistics.variance + eps), -most, most)

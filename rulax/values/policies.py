@@ -1,11 +1,14 @@
-"""What policies given as logits say of actions: log-probabilities, entropies, divergences. Factored policies add up."""
+"""What policies say of actions: log-probabilities, entropies, divergences. Factored policies add up.
+
+Policies over choices are given as logits; those over real numbers know their own densities (real_policies.py).
+"""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
-from rulax.types import Array, Factored, Policy, logits_of
+from rulax.types import Array, Factored, Policy, is_real, logits_of
 
 
 def at_action(values: Array, action: Array) -> Array:
@@ -15,11 +18,15 @@ def at_action(values: Array, action: Array) -> Array:
 
 def log_probability(policy: Policy, action: Array) -> Array:
     """Log-probability [...] of an action, [...] or with all its dimensions [..., D], under a policy of logits [..., A]."""
+    if is_real(policy):
+        return policy.log_probability(action)
     return joint(policy, at_action(jax.nn.log_softmax(logits_of(policy)), action))
 
 
 def entropy(policy: Policy) -> Array:
     """Entropy [...] of the distribution over actions that a policy of logits [..., A] says."""
+    if is_real(policy):
+        return policy.entropy()
     logits = logits_of(policy)
     # `log_softmax`, not the logarithm of the softmax, which is -inf where a probability underflows.
     return joint(policy, -jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), -1))

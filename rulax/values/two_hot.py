@@ -6,19 +6,20 @@ appendix F): a head of 601 logits says a value, and a cross-entropy teaches it. 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from rulax.settings import Bounds
 from rulax.types import Array
 
 
 class Bins(NamedTuple):
     """`number` evenly spaced values from `-largest` to `largest`, in squashed space."""
 
-    number: int = 601
-    largest: float = 300.0
+    number: Annotated[int, Bounds(at_least=2)] = 601
+    largest: Annotated[float, Bounds(above=0)] = 300.0
 
 
 BINS = Bins()

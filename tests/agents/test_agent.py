@@ -132,7 +132,7 @@ def test_an_image_network_says_what_it_cannot_read():
         make_agent(jax.random.key(0), jax.ShapeDtypeStruct((4,), jnp.float32), 2, {"policy": Head(2)}, Network(torso="conv"))
 
 
-def test_values_of_a_newborn_start_at_zero_if_asked():
+def test_values_of_a_fresh_agent_start_at_zero_if_asked():
     """Drawn weights make 601 bins all but equally likely, and their mean anything; the other agent differs in nothing else."""
     heads = {"policy": Head(ACTIONS), "value": Head(601, per_action=True), "next_policy": Head(ACTIONS, per_action=True)}
     spec, found = jax.ShapeDtypeStruct((4, 3, 2), jnp.float32), {}

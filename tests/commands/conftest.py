@@ -51,11 +51,11 @@ class FakeTrainer:
     def done(self, state: FakeState) -> bool:
         return int(state.iteration) >= self.total_iterations
 
-    def advance(self, state: FakeState) -> tuple[FakeState, dict[str, np.ndarray]]:
+    def advance(self, state: FakeState, most: int = 1000) -> tuple[FakeState, dict[str, np.ndarray]]:
         self.chunks += 1
         rows = []
         left = self.total_iterations - int(state.iteration)
-        for _ in range(min(left, 1 + self.chunks % 4)):
+        for _ in range(min(left, 1 + self.chunks % 4, most)):
             state, metrics = fake_iteration(state)
             row = jax.tree.map(np.asarray, metrics)
             row["bad_rewards"] = np.full(self.seeds, int(state.iteration) == self.bad_at, np.int32)

@@ -70,7 +70,7 @@ BAD_LINES = [
     ("train catch --rule-options discount=5", "discount must lie between 0 and 1, not 5"),
     ("train catch --rule-options discount=true", "discount expects a number, not True"),
     ("train catch --rule ppo_targets --rule-options bins=61", "bins expects 2 values (number, largest), for example 61,60, not 61"),
-    ("train catch --rule ppo_targets --rule-options bins=1,60", "at least 2 bins"),
+    ("train catch --rule ppo_targets --rule-options bins=1,60", "bins (number) must be at least 2, not 1"),
     ("train catch --env-options rows=5.5", "'catch': rows expects a whole number such as 50000, 1e6 or 200k, not 5.5"),
     ("train catch --env-options rows=abc", "'catch': rows expects a whole number such as 50000, 1e6 or 200k, not 'abc'"),
     ("train cartpole --env-options limit=-1", "limit must not be negative"),
@@ -167,15 +167,15 @@ gymnasium.register("Own-v0", Own)
 """
 
 
-def test_a_module_in_the_current_folder_and_a_world_that_cannot_be_reset(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_module_in_the_current_folder_and_an_environment_that_cannot_be_reset(tmp_path: Path, monkeypatch, capsys) -> None:
     """The installed script has the folder of the script on its path, not that of the user."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    (tmp_path / "own_worlds.py").write_text(OWN)
-    assert main(["train", "own_worlds:Own-v0", "--steps", "5k"]) == 2
+    (tmp_path / "own_environments.py").write_text(OWN)
+    assert main(["train", "own_environments:Own-v0", "--steps", "5k"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "'own_worlds:Own-v0' cannot be started: an environment had to be restarted too often" in error
-    assert error.endswith("because of OSError: no power (own_worlds.py, line 9)")
+    assert "'own_environments:Own-v0' cannot be started: an environment had to be restarted too often" in error
+    assert error.endswith("because of OSError: no power (own_environments.py, line 9)")
     assert not (tmp_path / "runs").exists()
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import rulax
 from rulax.commands.cli import main
-from rulax.commands.compare.cells import SCORE, TUNE, CellsProgress, plan
+from rulax.commands.compare.cells import SCORE, TUNE, WITHIN_BUDGET, CellsProgress, plan
 from rulax.commands.compare.provenance import cell_command, compare_command
 from rulax.commands.compare.run import compare_from
 from rulax.commands.compare.settings import CompareConfig, build_compare, role_of, roles, settings_of, trials
@@ -60,7 +60,7 @@ def small(fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> SimpleNames
     recipe = Recipe(None, Learning(streams=2, unroll=5), Network())
     monkeypatch.setattr("rulax.commands.compare.cells.untrained_recipe", lambda config: recipe)
     monkeypatch.setattr("rulax.commands.compare.cells.UNTRAINED_STEPS", (200, 200))
-    monkeypatch.setattr("rulax.report.plot.save_curve", lambda *arguments: None)  # a quarter of a second for each cell
+    monkeypatch.setattr("rulax.report.plot.save_figure", lambda *arguments: None)  # a quarter of a second for each cell
     fake.made = []
 
     def make_trainer(environment: Any, recipe: Any, config: Any) -> Biased:
@@ -198,8 +198,8 @@ def test_tuning_is_fair_and_uses_seeds_of_its_own(small, tmp_path: Path) -> None
         (rule, rate) for rule in ("ppo", "actor_critic") for rate in (3e-4, 3e-3, 3e-2)
     )
     assert {config.seed for config in trials_made}.isdisjoint({config.seed for config in scored})
-    assert [config.overrides for config in scored] == [{"learning_rate": 3e-3}] * 2
-    assert [rule["settings"] for rule in found.results["rules"]] == [{"learning_rate": 3e-3}] * 2
+    assert [config.overrides for config in scored] == [WITHIN_BUDGET | {"learning_rate": 3e-3}] * 2
+    assert [rule["settings"] for rule in found.results["rules"]] == [WITHIN_BUDGET | {"learning_rate": 3e-3}] * 2
     assert tuned["rules"]["ppo"]["scores"][1] == max(tuned["rules"]["ppo"]["scores"]) == 1.0
     assert "best of 3 trials" in found.table
     small.made.clear()
@@ -231,6 +231,7 @@ def test_published_axes(small, monkeypatch) -> None:
         "rulax.commands.compare.results.ends", lambda env, options: ("human-normalised", -3.0, 5.0) if env == "catch" else None
     )
     found = rulax.compare(["catch:rows=5,columns=5", "cartpole"], rules=["ppo"], seeds=2, steps=100, out="here")
+    assert "with one rule there is nothing to compare" in found.results["warnings"][0]
     first, second = found.results["environments"]
     assert (first["reference"], first["reference_is"]) == (5.0, "published (human-normalised)")
     assert second["reference_is"] == "best rule (ppo)"
@@ -265,15 +266,27 @@ def test_time_left() -> None:
     progress = CellsProgress(Silent(), cells[1:])
     assert progress.left(None, 3.0) is None  # nothing has been measured
     progress.enter(0)
-    assert progress.left(10.0, 5.0) == 10 + 15 + 15  # the others as this one, of which 5 seconds are over
+    assert progress.left(10.0, 5.0) is None  # nobody knows how long the other rules take
     progress.leave(20.0)
     progress.enter(1)
-    assert progress.left(100.0, 20.0) == 100 + (20 + 120) / 2  # disco as the average of the two
-    assert progress.left(None, 5.0) == 15 + 20
     shown: list[Status] = []
     progress.shown.update = shown.append  # type: ignore[assignment, method-assign]
-    progress.update(Status(400, 1000, 3.0, 0.5, None))
+    progress.update(Status(400, 1000, ["return 0.5"], 7.0))
     assert (shown[0].step, shown[0].total) == (1400, 3000)
+    assert shown[0].words() == ["return 0.5", "0:07 left in this cell"]
+    progress.leave(30.0)
+    progress.enter(2)
+    assert progress.left(100.0, 20.0) == 100
+
+
+def test_time_left_after_trials() -> None:
+    values = {"envs": "catch", "rules": "ppo", "steps": 1000, "seeds": 2, "tune": "lr=1e-3,1e-2", "tune_seeds": 1}
+    cells = plan(build_compare(values), Path("x"))[1:]  # two trials of one seed, then two seeds
+    progress = CellsProgress(Silent(), cells)
+    assert progress.left(10.0, 5.0) == 10 + 15 + 30  # 5 seconds of 15 are over; the last cell has twice the work
+    progress.leave(20.0)
+    progress.enter(1)
+    assert progress.left(None, 5.0) == 15 + 40
 
 
 # -- names ---------------------------------------------------------------------------------------------------------------------
@@ -305,9 +318,12 @@ def test_cells_share_their_budget_and_no_folder() -> None:
     cells = plan(config, Path("x"), {"a/rule.npz": {"learning_rate": 1.0}})
     assert len({cell.folder for cell in cells}) == len(cells) == 2 + 8 + 4
     assert {(cell.config.steps, cell.config.seeds) for cell in cells if cell.purpose == SCORE} == {(9000, 3)}
-    assert [cell.config.overrides for cell in cells if cell.purpose == SCORE] == [{"learning_rate": 1.0}, {}] * 2
+    assert [cell.config.overrides for cell in cells if cell.purpose == SCORE] == [
+        WITHIN_BUDGET | {"learning_rate": 1.0},
+        WITHIN_BUDGET,
+    ] * 2
     assert {cell.trial for cell in cells if cell.purpose == TUNE} == {0, 1}
-    assert cell_command(cells[-1]) == "rulax train cartpole --rule b/rule.npz --seeds 3 --steps 9000"
+    assert cell_command(cells[-1]) == "rulax train cartpole --rule b/rule.npz --seeds 3 --steps 9000 --schedule-steps 0"
 
 
 def test_suites_and_roles() -> None:

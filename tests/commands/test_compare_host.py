@@ -35,11 +35,11 @@ def flickering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rulax.commands.build.make_environment", lambda name, options: Flicker())
     monkeypatch.setattr("rulax.commands.compare.cells.UNTRAINED_STEPS", (100, 100))
-    monkeypatch.setattr("rulax.report.plot.save_curve", lambda *arguments: None)
+    monkeypatch.setattr("rulax.report.plot.save_figure", lambda *arguments: None)
     return tmp_path
 
 
-def test_flags_of_the_loop_go_to_the_worlds_that_have_one() -> None:
+def test_flags_of_the_loop_go_to_the_environments_that_have_one() -> None:
     config = from_line("catch CartPole-v1 --rules ppo --steps 10k --overlap on --replay-limit 1GiB --most-restarts 3")
     assert {name: getattr(config, name) for name in HOST} == HOST
     ours, theirs = [cell.config for cell in plan(config, Path("x")) if cell.purpose == SCORE]
@@ -52,7 +52,7 @@ def test_flags_of_the_loop_go_to_the_worlds_that_have_one() -> None:
 
 
 @pytest.mark.parametrize("setting", [{"overlap": "on"}, {"replay_limit": "1GiB"}])
-def test_where_no_world_has_one_they_are_refused(setting: dict[str, Any]) -> None:
+def test_where_no_environment_has_one_they_are_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(
         UserError, match="is for environments that step on the CPU, and all of these run on the device; leave it out"
     ):
@@ -82,7 +82,7 @@ def test_what_is_tuned_must_fit_with_all_seeds(flickering: Path, monkeypatch) ->
 
 def test_memory_that_is_gone_later_leaves_what_is_done(fake: SimpleNamespace, monkeypatch, capsys) -> None:
     monkeypatch.setattr("rulax.commands.compare.cells.UNTRAINED_STEPS", (200, 200))
-    monkeypatch.setattr("rulax.report.plot.save_curve", lambda *arguments: None)
+    monkeypatch.setattr("rulax.report.plot.save_figure", lambda *arguments: None)
     monkeypatch.setattr("rulax.commands.compare.cells.untrained_recipe", lambda config: None)
     asked: list[FakeTrainer] = []
 
@@ -144,7 +144,7 @@ def test_an_environment_that_failed_too_often_goes_on_when_it_is_allowed_more(tm
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rulax.commands.compare.cells.UNTRAINED_STEPS", (100, 100))
-    monkeypatch.setattr("rulax.report.plot.save_curve", lambda *arguments: None)
+    monkeypatch.setattr("rulax.report.plot.save_figure", lambda *arguments: None)
     (tmp_path / "copies").mkdir()
     env = f"{ID}:folder={tmp_path / 'copies'},when=8,who=[{who}]"
     settings = {"rules": ["actor_critic"], "seeds": 1, "steps": 40, "out": "here", **SMALL, "capacity": 8}

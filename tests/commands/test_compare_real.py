@@ -19,7 +19,7 @@ SMALL = {"streams": 4, "unroll": 4, "hidden": 8, "epochs": 1, "minibatches": 1}
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rulax.commands.compare.cells.UNTRAINED_STEPS", (8_000, 8_000))
-    monkeypatch.setattr("rulax.report.plot.save_curve", lambda *arguments: None)
+    monkeypatch.setattr("rulax.report.plot.save_figure", lambda *arguments: None)
     return tmp_path
 
 

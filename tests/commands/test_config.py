@@ -16,7 +16,7 @@ from rulax.commands.settings import check_bounds, check_settings, known_keys
 from rulax.commands.train.settings import DEFAULT_RULE, TrainConfig, build_train, check_train
 from rulax.discovery.settings import Discovery
 from rulax.envs.catalogue import adapter_families
-from rulax.errors import UserError, nearest
+from rulax.errors import UserError, matches
 from rulax.rules.registry import recommended_steps
 from rulax.settings import Learning, Network
 from rulax.text import convert
@@ -81,7 +81,17 @@ def test_an_earlier_run_is_a_preset(tmp_path) -> None:
     record = {"settings": {"env": "catch", "steps": 5}, "learning": {"unroll": 3}, "network": {"hidden": [4]}, "versions": {}}
     (tmp_path / "config.json").write_text(json.dumps(record))
     config = flags(f"--preset {tmp_path / 'config.json'}")
-    old = {"reward_scale": 1.0, "value_init": "drawn", "memory_level": "episode"}  # what runs did before there were such settings
+    # What runs did before there were such settings.
+    old = {
+        "reward_scale": 1.0,
+        "value_init": "drawn",
+        "memory_level": "episode",
+        "action_distribution": "bins",
+        "shuffle": "streams",
+        "normalise_observations": False,
+        "normalise_rewards": False,
+        "schedule_steps": 0,
+    }
     assert (config.env, config.steps, config.overrides) == ("catch", 5, {"unroll": 3, "hidden": (4,)} | old)
 
 
@@ -199,9 +209,9 @@ def test_a_setting_that_was_renamed_is_understood_by_its_old_name(tmp_path, caps
 
 
 def test_words_of_other_libraries() -> None:
-    assert nearest("--lr", known_keys(TrainConfig)) == "learning_rate"
-    assert nearest("--num-envs", known_keys(TrainConfig)) == "streams"
-    assert nearest("--qqqqqq", known_keys(TrainConfig)) is None
+    assert matches("--lr", known_keys(TrainConfig)) == ["learning_rate"]
+    assert matches("--num-envs", known_keys(TrainConfig)) == ["streams"]
+    assert matches("--qqqqqq", known_keys(TrainConfig)) == []
 
 
 @pytest.mark.parametrize(

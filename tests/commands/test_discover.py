@@ -19,7 +19,7 @@ import rulax
 from rulax.commands.build import make_recipe, read_spec, split_specs
 from rulax.commands.cli import main
 from rulax.commands.discover.settings import DiscoverConfig, build_discover
-from rulax.commands.discover.setup import make_families
+from rulax.commands.discover.setup import make_families, prepare_discovery, saved_discovery
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import check_bounds
 from rulax.records import checkpoint
@@ -148,6 +148,21 @@ def test_a_run_leaves_its_rule_and_what_is_known_of_it(fake: Any, tmp_path: Path
     assert set(json.loads((folder / "baselines.json").read_text())) == {"catch:rows=5,columns=5", "grid/delayed", "catch"}
     assert list((folder / "tensorboard").iterdir())
     assert json.loads((folder / "config.json").read_text())["discovery"]["window"] == 10
+
+
+def test_the_rule_of_the_start_is_evaluated_late_but_as_it_was(fake: Any, tmp_path: Path) -> None:
+    assert main([*LINE, "--out", "here", "--evaluate-every", "25"]) == 0
+    rows = read_rows(tmp_path / "here")
+    assert [(row["kind"], row["step"]) for row in rows[:12]] == [
+        *(("meta", n) for n in range(1, 11)),
+        ("evaluation", 0),
+        ("meta", 11),
+    ]
+    record = json.loads((tmp_path / "here" / "config.json").read_text())
+    untouched = (
+        prepare_discovery(saved_discovery(record, {})).discoverer.init(jax.random.key(record["settings"]["seed"])).meta_params
+    )
+    assert rows[10]["evaluation_return/catch"] == len("catch") * float(jax.tree.leaves(untouched)[0].ravel()[0])
 
 
 def test_without_validation_the_card_says_so(fake: Any, tmp_path: Path) -> None:

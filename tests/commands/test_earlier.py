@@ -60,6 +60,19 @@ def test_a_discovery_is_restored() -> None:
     assert shared == {name: found.facts["fixed"][name] for name in shared}
 
 
+def test_a_discovery_whose_agents_did_not_learn_is_refused_with_the_reason(tmp_path: Path) -> None:
+    """That version's schedules fell to zero within one update; today every agent has the horizon of its own life."""
+    record = read_record(EARLIER / "discover", "discover")
+    record["learning"]["schedule"] = "cosine"
+    skeleton = prepare_discovery(saved_discovery(record, {})).discoverer.skeleton()
+    forms = zip(checkpoint.leaf_names(skeleton), map(checkpoint.stored_form, jax.tree.leaves(skeleton)), strict=True)
+    state = {name: np.zeros(form.shape, form.dtype) for name, form in forms if not name.endswith("['horizon']")}
+    found = checkpoint.load(EARLIER / "discover" / "checkpoint.safetensors")._replace(state=state)
+    sentence = "cannot be read by this one: in that version a schedule .* ended at an agent's first update, .*; discover anew"
+    with pytest.raises(UserError, match=sentence):
+        checkpoint.unpack(found, skeleton, tmp_path / "c")
+
+
 class Newer(NamedTuple):
     iteration: jax.ShapeDtypeStruct
     new: jax.ShapeDtypeStruct

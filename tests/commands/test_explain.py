@@ -30,7 +30,16 @@ TINY += ["--hidden", "8", "--streams", "4"]
 DISCO = ["--batch", "4", "--unroll", "8", "--warmup", "4", "--capacity", "16", "--action-model", "4", "--action-hidden", "4"]
 
 
-SCENE = ("label", "step", "action", "reward", "end", "policy", "value")  # what a trajectory for the page has under every rule
+SCENE = (
+    "label",
+    "step",
+    "action",
+    "reward",
+    "end",
+    "policy",
+    "value",
+    "advantages",
+)  # what a trajectory for the page has under every rule
 SUBJECT = SimpleNamespace(
     config=ExplainConfig(rule="ppo"),
     inside=None,
@@ -47,7 +56,7 @@ def explain_small(folder: Path) -> Path:
     """A small rule with random weights, explained."""
     rule, out = folder / "small.safetensors", folder / "out"
     save_rule(rule, jax.jit(lambda key: MetaNetwork(key, SMALL))(jax.random.key(3)), SMALL)
-    assert main(["explain", str(rule), *TINY, *DISCO, "--steps", "256", "--out", str(out), "--quiet"]) == 0
+    assert main(["explain", str(rule), *TINY, *DISCO, "--steps", "256", "--ablations", "--out", str(out), "--quiet"]) == 0
     return out
 
 

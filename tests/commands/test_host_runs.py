@@ -41,7 +41,7 @@ def test_the_capacity_that_would_fit_fits(capsys):
 
 
 @pytest.mark.parametrize("setting", [{"overlap": "on"}, {"replay_limit": "1GiB"}])
-def test_worlds_on_the_device_refuse_what_would_do_nothing(setting):
+def test_environments_on_the_device_refuse_what_would_do_nothing(setting):
     with pytest.raises(UserError, match="is for environments that step on the CPU, and 'catch' runs on the device"):
         rulax.train("catch", steps=1000, **SMALL, **setting)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,9 @@ from safetensors.numpy import load_file
 
 import rulax
 from rulax.commands.bench.references import reference_cpu_seconds, reference_flops
+from rulax.commands.bench.run import WARM_UP_CHUNKS, against_reference, warm_up
 from rulax.commands.bench.settings import build_bench
-from rulax.commands.bench.train import against_reference
+from rulax.commands.bench.setup import as_recorded
 from rulax.commands.build import make_recipe
 from rulax.commands.cli import main
 from rulax.envs.catch import Catch
@@ -99,8 +101,8 @@ def test_the_agent_of_a_run_acts(tmp_path: Path, monkeypatch) -> None:
         core="gru",
         core_size=4,
     )
-    world = rulax.make("catch")
-    _, observation = world.reset(world.default_task(), jax.random.key(0))
+    environment = rulax.make("catch")
+    _, observation = environment.reset(environment.default_task(), jax.random.key(0))
     agent, again = run.agent, rulax.load(tmp_path / "run").agent
     assert [agent.act(observation) for _ in range(3)] == [again.act(observation) for _ in range(3)]
     agent.reset()
@@ -134,10 +136,10 @@ def test_an_agent_reads_gymnasiums_own_observations(tmp_path: Path, monkeypatch)
     monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
     settings = {"steps": 32, "quiet": True, "streams": 4, "unroll": 4, "hidden": 8, "core": "lstm", "core_size": 4}
     agent = rulax.train("FrozenLake-v1", rule="actor_critic", precision="bfloat16", **settings).agent
-    world = gymnasium.make("FrozenLake-v1")
-    observation, _ = world.reset(seed=0)
+    environment = gymnasium.make("FrozenLake-v1")
+    observation, _ = environment.reset(seed=0)
     action = agent.act(observation)
-    world.step(action)
+    environment.step(action)
     with pytest.raises(ValueError, match=r"remembers 1 stream.*call reset\(\)"):
         agent.act(np.arange(4))
     agent.reset()
@@ -162,11 +164,11 @@ def test_bench_can_offer_more_actions_than_the_environment_has(capsys) -> None:
 def test_more_actions_do_what_the_last_one_does() -> None:
     catch, key = Catch(), jax.random.key(0)
     wide = MoreActions(catch, 18)
-    world, observation = wide.reset(wide.default_task(), key)
+    state, observation = wide.reset(wide.default_task(), key)
     assert wide.num_actions == 18
     assert observation.shape == catch.observation.shape
     for action, same in ((0, 0), (1, 1), (2, 2), (3, 2), (17, 2)):
-        got, expected = (w.step(w.default_task(), world, jnp.int32(a), key) for w, a in ((wide, action), (catch, same)))
+        got, expected = (w.step(w.default_task(), state, jnp.int32(a), key) for w, a in ((wide, action), (catch, same)))
         jax.tree.map(np.testing.assert_array_equal, got, expected)
 
 
@@ -174,8 +176,28 @@ def test_only_the_recorded_setting_is_compared_with_the_reference() -> None:
     catch = Catch(rows=8, columns=8)
     config = build_bench({"rule": "disco", "preset": "reference-catch"})
     recipe = make_recipe("disco", {}, config.overrides)
-    assert against_reference(config, recipe, catch, 0.57, 1.0)["times_reference_speed"] == 1
-    assert against_reference(config, make_recipe("disco", {}, {}), catch, 0.57, 1.0) == {}, "as recommended, it is smaller"
+    assert as_recorded(config, recipe, catch)
+    assert not as_recorded(config, make_recipe("disco", {}, {}), catch), "as recommended, it is smaller"
+    assert not as_recorded(config, recipe, Catch(rows=5, columns=5))
+    found = against_reference("update", reference_cpu_seconds(3), 2600.0, cpu=0.57, memory=1300.0)
+    assert found == {"reference_cpu_s_per_update": 0.57, "times_reference_speed": 1.0, "share_of_reference_memory": 0.5}
+
+
+def test_bench_measures_no_iteration_that_only_fills_the_replay_buffer() -> None:
+    class Counting:
+        """Chunks of three iterations; the first ten only fill the buffer."""
+
+        warm_iterations, chunks = 10, 0
+
+        def advance(self, state):
+            self.chunks += 1
+            return state + 3, {"loss": np.zeros((3, 1))}
+
+    trainer: Any = Counting()
+    state: Any = 3
+    assert warm_up(trainer, state, made=3) == 12 + 3 * WARM_UP_CHUNKS
+    trainer.warm_iterations = 0
+    assert warm_up(trainer, state, made=3) == 3 + 3 * WARM_UP_CHUNKS
 
 
 def test_the_reference_is_counted_as_recorded_and_grows_with_the_actions() -> None:

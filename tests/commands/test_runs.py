@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rulax.commands.cli import main
-from rulax.commands.listing.runs import list_runs
+from rulax.commands.listing.setup import list_runs
 from rulax.records.rows import read_lines, read_rows
 
 
@@ -50,20 +50,20 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_kind_is_one_row(runs: Path) -> None:
-    found = {entry["folder"]: entry for entry in list_runs(runs)}
+    found = {entry["folder"].removeprefix("runs/"): entry for entry in list_runs(Path("runs"))}
     assert list(found) == ["a", "b", "c", "d/deep", "e"]  # the cells of e belong to it
     assert [entry["kind"] for entry in found.values()] == ["train", "train", "train", "discover", "compare"]
     assert [entry["finished"] for entry in found.values()] == [True, False, True, True, False]
     assert (found["b"]["steps"], found["b"]["final_return"], found["b"]["broken"]) == (800, 0.25, [2, 3])
     assert (found["d/deep"]["score"], found["d/deep"]["env"], found["d/deep"]["steps"]) == (0.7, "grids", 30)
     assert (found["e"]["score"], found["e"]["rule"], found["e"]["env"]) == (0.8, "ppo disco", "catch")
-    assert [entry["folder"] for entry in list_runs(runs / "e")] == [".", "cells/01-catch-ppo"]
+    assert [entry["folder"] for entry in list_runs(Path("runs/e"))] == ["runs/e", "runs/e/cells/01-catch-ppo"]
 
 
 def shown(capsys, *words: str) -> tuple[list[str], str]:
     assert main(["runs", *words]) == 0
     output = capsys.readouterr().out
-    rows = [line.split()[0] for line in output.splitlines()[1:] if line and not line.startswith("note:")]
+    rows = [line.split()[0].removeprefix("runs/") for line in output.splitlines()[1:] if line and not line.startswith("note:")]
     return rows, output
 
 
@@ -71,7 +71,7 @@ def test_choosing_and_sorting(runs: Path, capsys) -> None:
     rows, text = shown(capsys)
     assert rows == ["a", "b", "c", "d/deep", "e"]
     assert text.count("unfinished") == 2
-    assert "note: b/metrics.jsonl: 2 broken lines skipped (number 2, 3)" in text
+    assert "note: runs/b/metrics.jsonl: 2 broken lines skipped (number 2, 3)" in text
     assert "cannot be compared" not in text  # nobody compares anything here
     assert shown(capsys, "--filter", "kind=train", "finished=yes")[0] == ["a", "c"]
     assert shown(capsys, "--filter", "rule=disco")[0] == ["e"]
@@ -86,11 +86,24 @@ def test_choosing_and_sorting(runs: Path, capsys) -> None:
     assert "2 different budgets" in text
 
 
+def test_the_table_fits_and_names_can_be_copied(runs: Path, capsys, monkeypatch) -> None:
+    long = "a-rather-long-environment-and-rule-001"
+    write(runs / long, trained("a-rather-long-environment-name:with=options", "ppo"), {"steps": 1000, "final_return": 0.5})
+    monkeypatch.setenv("COLUMNS", "80")
+    _, text = shown(capsys)
+    table = [line for line in text.splitlines() if not line.startswith("note:")]
+    assert max(map(len, table)) <= 80
+    assert any(line.split()[0] == f"runs/{long}" for line in table)
+    assert "final return" in table[0]
+    assert "note: broken_lines, seconds, seeds, kind" in text
+    assert Path(table[-1].split()[0]).is_dir()
+
+
 def test_csv(runs: Path, capsys) -> None:
     assert main(["runs", "--csv", "out.csv", "--sort", "folder", "--reverse"]) == 0
     with Path("out.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [row["folder"] for row in rows] == ["e", "d/deep", "c", "b", "a"]
+    assert [row["folder"] for row in rows] == [f"runs/{name}" for name in ("e", "d/deep", "c", "b", "a")]
     assert rows[-1]["final_return"] == "0.5"
     assert rows[-2]["broken_lines"] == "2"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rulax.commands.progress import Lines, Status
-from rulax.report.plot import block_curve, curve_figure, save_curve, seed_mean
+from rulax.report.plot import block_curve, curve_figure, save_figure, seed_mean
 from rulax.text import count, duration, shown_return
 
 
@@ -25,7 +25,7 @@ def test_block_curve_rises() -> None:
 def test_odd_curves_are_drawn_too(values: list[float], tmp_path) -> None:
     array = np.array(values, float)
     assert block_curve(array, 100)
-    save_curve(tmp_path / "c.png", np.arange(len(array)), array[:, None], "title")
+    save_figure(tmp_path / "c.png", curve_figure(np.arange(len(array)), array[:, None], "title"))
     assert (tmp_path / "c.png").stat().st_size > 1000
 
 
@@ -51,9 +51,9 @@ def test_numbers_are_short() -> None:
 
 def test_plain_lines_are_rare(capsys) -> None:
     lines = Lines()
-    lines.start("catch", Status(0, 100, 0.0, None, None))
+    lines.start("catch", Status(0, 100, (), None))
     for step in range(1, 101):
-        lines.update(Status(step, 100, 50.0, 0.5, 3.0))
+        lines.update(Status(step, 100, ["return 0.5", "50 steps/s"], 3.0))
     output = capsys.readouterr().err.splitlines()
     assert output[0] == "catch: compiling…"
     assert len(output) <= 3

@@ -31,7 +31,7 @@ TWINS = {
     *(f"grid/random-{each}" for each in ("long-horizon", "small", "small-sparse", "very-dense")),
     *("chain/short-noisy", "chain/long", "chain/long-noisy", *GYMNAX[1:], *SLOW_OTHERS),
     *("grid/tabular-dense", "grid/tiny-sparse", "grid/tiny-dense", "grid/step-cost", "chain/distractor", "jumanji/Snake"),
-    *("bandit/gaussian", "bandit/dependent", "bandit/informative", "mdp/ten-steps"),
+    *("pendulum/continuous", "bandit/gaussian", "bandit/dependent", "bandit/informative", "mdp/ten-steps"),
 }
 INSTALLED = [name for name, package in {**OTHERS, **SLOW_OTHERS}.items() if importlib.util.find_spec(package)]
 NAMES = [
@@ -43,7 +43,7 @@ NAMES = [
 def live(environment, key: Array):
     """Random actions in random tasks: the tasks [N], and timesteps [N, T+1, B] of which the first is the start."""
     key_task, key_live = jax.random.split(key)
-    world = streams(environment, STREAMS)
+    batched = streams(environment, STREAMS)
 
     def one(task, key):
         key_start, key_steps = jax.random.split(key)
@@ -52,9 +52,9 @@ def live(environment, key: Array):
             key_action, key_step = jax.random.split(key)
             shape = (STREAMS, environment.action_dimensions) if environment.action_dimensions else (STREAMS,)
             action = jax.random.randint(key_action, shape, 0, environment.num_actions)
-            return world.step(task, state, action, key_step)
+            return batched.step(task, state, action, key_step)
 
-        state, start = world.start(task, key_start)
+        state, start = batched.start(task, key_start)
         _, rest = jax.lax.scan(step, state, jax.random.split(key_steps, STEPS))
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest)
 

@@ -23,8 +23,10 @@ def make_family(learning: Learning = LEARNING, **settings) -> Family:
 
 @functools.cache
 def population(agents: int = 2):
-    """Newborn members of `make_family()`, [A]; nobody changes them."""
-    return jax.jit(lambda key: init_population(make_family(agents=agents), key))(jax.random.key(0))
+    """Fresh members of `make_family()`, [K]; nobody changes them."""
+    # Also inside of a function that is being compiled: cached tracers would leak into the next test.
+    with jax.ensure_compile_time_eval():
+        return jax.jit(lambda key: init_population(make_family(agents=agents), key))(jax.random.key(0))
 
 
 def member(index: int = 0):
@@ -33,4 +35,5 @@ def member(index: int = 0):
 
 @functools.cache
 def rule_params():
-    return jax.jit(smooth_rule().init)(jax.random.key(1))
+    with jax.ensure_compile_time_eval():
+        return jax.jit(smooth_rule().init)(jax.random.key(1))

@@ -3,6 +3,7 @@
 Each is a function that returns a `Given`; `SENSIBLE` names the estimators that make sense for each.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from rulax.agents import make_agent
 from rulax.discovery.estimators import ESTIMATORS, Problem
 from rulax.discovery.memory import Updates
 from rulax.discovery.meta_step import rule_problem
-from rulax.discovery.population import init_member
+from rulax.discovery.whole_life import whole_life_problem
 from rulax.envs.choice import DelayedChoice
 from rulax.envs.regression import Sinusoid
 from rulax.learning.update import Learner
@@ -88,19 +89,9 @@ def discovery():
 
 
 def whole_lives():
-    """In every window an agent lives its whole life. Nothing of it is differentiated, and it need not have a `life`."""
-    family = make_family(learning=LEARNING.__class__(**{**vars(LEARNING), "learning_rate": 0.5}), window=3)
-    base = rule_problem(family, "plain")
-
-    def live(updates, rule_params, seed):
-        _, window, metrics = base.live(updates, rule_params, init_member(family, seed.key))
-        return seed, window, metrics
-
-    def mean_return(seed, window, metrics):
-        return metrics["episode_return"] / jnp.maximum(metrics["episodes"], 1)
-
-    problem = Problem(lambda params, seed: (params, seed), live, base.updates, fitness=mean_return, split_key=split_seed)
-    return Given(problem, rule_params(), Seed(jax.random.key(3)))
+    """An agent lives from its first update to its last. Nothing of it is differentiated, so there is no loss."""
+    family = make_family(dataclasses.replace(LEARNING, learning_rate=0.5), estimator="evolution", fitness="lifetime")
+    return Given(whole_life_problem(family), rule_params(), member())
 
 
 def initialisation():

@@ -62,9 +62,9 @@ MAKERS = {
 
 
 @functools.cache
-def lived(name, strategy):
+def lived(name, strategy, **settings):
     """Gradient, member and metrics of one agent; the metrics also hold the window."""
-    family = family_of(MAKERS[name])
+    family = family_of(MAKERS[name], **settings)
     problem = rule_problem(family, strategy)
 
     def outcome(params, member):
@@ -117,6 +117,13 @@ def test_the_agent_counts_all_that_it_does_and_is_judged_by_what_the_environment
     extra = np.asarray(learned.reward - paid(learned))
     assert (extra > BONUS / np.sqrt(12) - 1e-3).all()
     assert (extra < BONUS + 1e-3).all()
+
+
+def test_experience_that_was_collected_before_the_window_is_written_then_but_validation_is_not():
+    (_, (after, window, _)), _ = lived("counting", "plain", collection="before_window")
+    assert int(window.record.learner_state.params.visits.value.sum()) == 12
+    assert int(window.agent.visits.value.sum()) == 12, "the agent that is judged has not written down its validation yet"
+    assert int(after.life.learner_state.params.visits.value.sum()) == 20
 
 
 def test_the_next_life_begins_with_an_empty_table():

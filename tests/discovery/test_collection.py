@@ -30,7 +30,7 @@ def family():
 
 
 @functools.cache
-def newborn():
+def fresh_member():
     members = jax.jit(lambda key: init_population(family(), key))(jax.random.key(0))
     return jax.tree.map(lambda x: x[0], members)
 
@@ -44,7 +44,7 @@ def lived():
         loss, metrics = problem.judge(updates, rule_params, member, window)
         return loss, metrics | {"window": window}
 
-    members = jax.tree.map(lambda x: x[None], newborn())
+    members = jax.tree.map(lambda x: x[None], fresh_member())
     outcome = jax.jit(estimate(family(), problem._replace(judge=show_window)))(rule_params(), members)
     return jax.tree.map(lambda x: x[0], outcome)
 
@@ -86,7 +86,7 @@ def by_hand(params, member):
 
 @functools.cache
 def reference():
-    return jax.jit(jax.value_and_grad(by_hand, has_aux=True))(rule_params(), newborn())
+    return jax.jit(jax.value_and_grad(by_hand, has_aux=True))(rule_params(), fresh_member())
 
 
 def close(ours, wanted, rtol=1e-5):
@@ -111,7 +111,7 @@ def test_a_window_of_old_experience_is_what_it_says():
 def test_the_agent_before_the_window_acts_and_importance_weights_correct():
     (_, (state, _, judgement, _, validation, _, _, _)), _ = reference()
     _, _, metrics = lived()
-    behaviour = acting_policy(newborn().life.learner_state.params, validation)
+    behaviour = acting_policy(fresh_member().life.learner_state.params, validation)
     np.testing.assert_allclose(metrics["window"].validation.behaviour, behaviour, rtol=1e-5, atol=1e-6)
     probabilities = [jax.nn.softmax(policy) for policy in (acting_policy(state.params, validation), behaviour)]
     taken = [np.take_along_axis(np.asarray(p), np.asarray(validation.action)[..., None], -1)[..., 0] for p in probabilities]
@@ -140,7 +140,7 @@ def test_what_a_window_measures():
 
 def test_the_loss_of_the_critic_is_half_the_squared_normalised_error():
     experience = random_experience(0)
-    critic = newborn().critic
+    critic = fresh_member().critic
     observation = jnp.ones((*experience.first.shape, 1))
     experience = experience._replace(observation=observation)
     judgement = judge(family().settings, critic, experience, experience.behaviour)

@@ -9,6 +9,7 @@ import optax
 import pytest
 
 from rulax.discovery.meta_optimiser import make_meta_optimiser
+from rulax.discovery.meta_step import optimise
 from rulax.discovery.settings import Discovery
 
 AGENTS, STEPS, CLIP, RATE = 3, 4, 0.8, 0.01
@@ -17,7 +18,7 @@ PARAMS = {"w": jnp.array([[1.0, -2.0], [0.5, 0.0]]), "b": jnp.array([0.1, 0.2])}
 
 
 def gradients(step):
-    """Every agent's, [A]; their scales differ, so that it matters who is normalised before the mean."""
+    """Every agent's, [K]; their scales differ, so that it matters who is normalised before the mean."""
     rng, scale = np.random.default_rng(step), np.array([10.0, 0.1, 1.0])[:AGENTS]
     drawn = {name: rng.normal(size=(AGENTS, *leaf.shape)) for name, leaf in PARAMS.items()}
     return {name: jnp.asarray(x * scale.reshape(-1, *(1,) * (x.ndim - 1)), jnp.float32) for name, x in drawn.items()}
@@ -72,6 +73,18 @@ def test_one_adam_per_agent_then_the_mean():
     np.testing.assert_allclose(metrics[0]["meta_gradient_norm_of_mean"], optax.global_norm(mean), rtol=1e-5)
     assert float(metrics[0]["meta_gradient_norm_of_mean"]) < 0.99 * float(metrics[0]["meta_gradient_mean_of_norms"])
     assert [int(shown["bad_agents"]) for shown in metrics] == [0] * STEPS
+
+
+def test_each_family_has_its_own_norm_of_the_mean():
+    """Two families, the first of which has an agent without a gradient."""
+    optimiser, grads = make_meta_optimiser(SETTINGS, STEPS), spoil(0, 0)(0, gradients(0))
+    families = jax.tree.map(lambda x: x[:2], grads), jax.tree.map(lambda x: x[2:], grads)
+    params, _, (first, second, both) = optimise(optimiser)(PARAMS, optimiser.init(PARAMS, AGENTS), families)
+    assert_same(params, optimiser.step(PARAMS, optimiser.init(PARAMS, AGENTS), grads)[0], rtol=1e-6)
+    for found, agent in ((first, 1), (second, 2)):
+        np.testing.assert_allclose(found["meta_gradient_norm_of_mean"], optax.global_norm(one(grads, agent)), rtol=1e-5)
+    mean = jax.tree.map(lambda x: jnp.mean(x[1:], 0), grads)
+    np.testing.assert_allclose(both["meta_gradient_norm_of_mean"], optax.global_norm(mean), rtol=1e-5)
 
 
 def test_one_adam_on_the_mean_gradient():

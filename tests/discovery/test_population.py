@@ -1,4 +1,4 @@
-"""Lives: how long they are, who is born again, and what a newborn has."""
+"""Lives: how long they are, who is replaced, and what a fresh agent has."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ def test_budgets_are_drawn_with_probability_inverse_to_their_length():
 
 @functools.cache
 def lived():
-    """Three agents: one in the middle of its life, one at its end, one whose budget was taken away; none is a newborn."""
+    """Three agents: one in the middle of its life, one at its end, one whose budget was taken away; none is fresh."""
 
     def change(x):
         return x if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key) else jnp.ones_like(x)
@@ -71,7 +71,7 @@ def test_those_whose_budget_is_spent_are_born_again_and_only_those():
         assert all((after[name][agent] != 1).any() for name in weights)
 
 
-def test_a_newborn_has_a_task_of_its_own_and_has_seen_nothing():
+def test_a_fresh_agent_has_a_task_of_its_own_and_has_seen_nothing():
     after = refreshed()
     task = np.asarray(after.life.actor.task)
     assert task[0] == 1  # who lives on keeps its task
@@ -85,8 +85,8 @@ def test_a_newborn_has_a_task_of_its_own_and_has_seen_nothing():
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1:], b[1:]), fast, slow)
 
 
-def test_every_birth_has_other_randomness():
-    """Twins, born at the same time, differ in task and weights; so do two births of one agent."""
+def test_every_fresh_agent_has_other_randomness():
+    """Twins, made at the same time, differ in task and weights; so do two agents that follow each other in one place."""
     members = population(3)
     assert len(set(np.asarray(members.life.actor.task).tolist())) == 3
     again = jax.jit(functools.partial(refresh, make_family(agents=3)))(refreshed()._replace(age=jnp.full(3, 99)))

@@ -99,6 +99,6 @@ def test_the_suites_are_accepted(tmp_path):
 
 
 @pytest.mark.parametrize("page", ["environments.md#your-own", "rules.md#write-your-own"])
-def test_worlds_and_rules_are_shown_elsewhere(page):
+def test_environments_and_rules_are_shown_elsewhere(page):
     """tests/envs/test_documentation.py and tests/rules/test_docs.py execute those."""
     assert page in TEXT

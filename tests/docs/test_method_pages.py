@@ -28,4 +28,4 @@ def test_the_template_and_what_it_names(method):
     assert commands
     names = {each.name for each in experiments_of(method)}
     assert set(re.findall(r"--experiment (\S+)", " ".join(commands))) <= names
-    assert "results.md#the-meta-rl-family" in found["Result"], "the page must lead to all rows"
+    assert "results/methods.md" in found["Result"], "the page must lead to all rows"

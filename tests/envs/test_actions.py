@@ -100,3 +100,17 @@ def test_several_games_of_catch_are_those_games():
         assert bool(shown.terminated) == bool(stepped[0][1].terminated)
     assert bool(shown.terminated)
     assert boards.shape == (5, 5, 2)
+
+
+def test_real_numbers_between_the_bounds():
+    low, high = np.array([[-2.1, 0.0]], np.float32), np.array([[0.7, 1.0]], np.float32)
+    actions = evenly_spaced(low, high, real=True)
+    assert actions.real_dimensions == 2
+    assert evenly_spaced(low, high, 5).real_dimensions == one_of(3).real_dimensions == 0
+    given = np.array([[-1.0, 1.0], [0.0, -0.5], [7.0, -7.0], [np.nan, 0.5]], np.float32)
+    own = actions.native_action(given)
+    assert (own.shape, own.dtype) == ((4, 1, 2), np.float32)
+    np.testing.assert_array_equal(own[0], [[low[0, 0], high[0, 1]]], "the bounds are met exactly")
+    np.testing.assert_array_equal(own[2], [[high[0, 0], low[0, 1]]], "what is beyond is clipped")
+    np.testing.assert_allclose(own[[1, 3]], [[[-0.7, 0.25]], [[-0.7, 0.75]]], rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(lambda a: actions.native_action(a, jnp))(given), own, rtol=1e-6)

@@ -25,7 +25,7 @@ def test_the_example_runs():
     assert ended > 4
 
 
-def test_the_table_names_every_world():
+def test_the_table_names_every_environment():
     for entry in list_environments():
         variant = entry.name.removeprefix("grid/tabular").removeprefix("grid/random")
         assert f"`{entry.name}`" in TEXT or f"`{variant}`" in TEXT

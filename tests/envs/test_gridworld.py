@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from rulax.envs.gridworld import GridState, GridWorld, Kind, draw_walls
+from rulax.envs.registry import families, make
+from rulax.envs.wrappers import LimitedState, TimeLimit
 
 STAY, NORTH, EAST, SOUTH, WEST = range(5)
 KEY = jax.random.key(0)
@@ -105,6 +107,22 @@ def test_delayed_rewards_are_paid_at_the_end():
     assert float(state.owed) == 0.0
 
 
+def test_a_time_limit_is_no_payday():
+    environment, task, state = corridor(payday=3)
+    limited, state = TimeLimit(environment, 2), LimitedState(state, jnp.int32(0))
+    for action in (EAST, STAY):
+        state, transition = limited.step(task, state, action, KEY)
+        assert float(transition.reward) == 0.0
+    assert transition.truncated
+    assert float(state.env_state.owed) == 2.0, "left to the value that is bootstrapped"
+
+
+def test_limits_of_registered_grids_are_paydays():
+    grids = [make(entry.name) for entry in families()["grid"]]
+    assert {grid.environment.payday for grid in grids} == {1, 10}
+    assert all(grid.limit % grid.environment.payday == 0 for grid in grids)
+
+
 def test_an_episode_starts_off_the_objects():
     environment = GridWorld(3, 3, (Kind(1.0, copies=3),), placement="random")
     for seed in range(20):
@@ -173,6 +191,6 @@ def _reachable(floor):
         ({"height": 2, "width": 2}, "twice as many cells"),
     ],
 )
-def test_impossible_worlds_are_refused(fields, message):
+def test_impossible_grids_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         GridWorld(**fields)

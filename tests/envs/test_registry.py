@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import rulax.envs
-from rulax.commands.listing.names import envs_command
+from rulax.commands.listing.run import envs_command
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
 from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
@@ -26,7 +26,7 @@ def test_listing_does_not_import_jax():
 
 def test_listing_families_imports_no_package_of_theirs():
     code = (
-        "import sys; from rulax.commands.listing.names import envs_command; from rulax.envs.catalogue import adapter_families; "
+        "import sys; from rulax.commands.listing.run import envs_command; from rulax.envs.catalogue import adapter_families; "
         "envs_command({}); "
         "heavy = {'jax', 'numpy', *(family.package for family in adapter_families().values())} & set(sys.modules); "
         "assert not heavy, heavy"
@@ -137,6 +137,7 @@ def test_every_family_has_an_adapter_an_extra_and_a_line_in_the_documentation():
         assert callable(module.ids)
         assert f"`{family.prefix}/" in text
         assert family.install in text
+        assert f"adapters/{family.prefix}.md" in text, "a family has a page of its own"
 
 
 def test_what_an_atari_game_is_called_does_not_depend_on_who_imported_ale_py(monkeypatch):
@@ -149,7 +150,7 @@ def test_what_an_atari_game_is_called_does_not_depend_on_who_imported_ale_py(mon
 
 
 @pytest.mark.parametrize("family", adapter_families().values(), ids=str)
-def test_whether_a_world_steps_on_the_cpu_is_known_without_making_it(family):
+def test_whether_an_environment_steps_on_the_cpu_is_known_without_making_it(family):
     pytest.importorskip(family.package)
     name = f"{family.prefix}/{family.examples[0]}"
     if family.prefix == "dm_env":
@@ -165,7 +166,7 @@ def test_names_without_a_library_are_ours_or_gymnasiums():
 
 def test_without_extras_our_names_are_still_suggested(monkeypatch):
     hide(monkeypatch, "gymnax", "gymnasium")
-    with pytest.raises(UnknownEnvironment, match=r"did you mean 'cartpole'.*pip install 'rulax\[gymnax,gymnasium\]'"):
+    with pytest.raises(UnknownEnvironment, match=r"pip install 'rulax\[gymnasium\]'; did you mean 'cartpole'"):
         make("CartPole-v1")
 
 

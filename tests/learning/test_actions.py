@@ -91,7 +91,7 @@ def test_what_acting_said_is_what_learning_reads(core):
     assert np.ptp(np.asarray(picked), axis=2).max() > 0, "dimensions with their own predictions"
 
 
-def test_an_agent_acts_in_the_numbers_of_its_world():
+def test_an_agent_acts_in_the_numbers_of_its_environment():
     environment = make("point")
     handle = AgentHandle(agent_of(environment), environment)
     action = handle.act(np.zeros(2, np.float32))
@@ -117,7 +117,9 @@ def test_agents_that_never_change_live_here_too():
 
 def test_gymnasium_s_pendulum_trains_by_bins():
     pytest.importorskip("gymnasium")
-    run = rulax.train("Pendulum-v1", rule="actor_critic", steps=32, streams=2, unroll=8, hidden=(8,), quiet=True)
+    run = rulax.train(
+        "Pendulum-v1", rule="actor_critic", action_distribution="bins", steps=32, streams=2, unroll=8, hidden=(8,), quiet=True
+    )
     action = run.agent.act(np.zeros(3, np.float32))
     assert action.shape == (1,)
     assert np.abs(action - np.linspace(-2, 2, 11)).min() < 1e-6
@@ -144,7 +146,7 @@ def test_a_discovered_rule_plays_several_games_at_once():
 
 @pytest.mark.slow
 def test_the_published_rule_plays_several_games_at_once(monkeypatch):
-    """As the rule comes. A random player gets about -0.6, and 1 is the best there is; measured: 0.92 (docs/results.md)."""
+    """As the rule comes. A random player gets about -0.6, and 1 is the best there is; measured: 0.92 (docs/results/actions.md)."""
     monkeypatch.setenv("RULAX_RULES", str(weights().parent))
     run = rulax.train("catch/several", rule="disco103", steps=250_000, quiet=True)
     assert run.final_returns[0] > 0.7, run.final_returns
@@ -152,7 +154,7 @@ def test_the_published_rule_plays_several_games_at_once(monkeypatch):
 
 @pytest.mark.slow
 def test_the_published_rule_swings_a_pendulum_up_by_bins(monkeypatch):
-    """Real-valued torques of gymnax's Pendulum by five bins. Random ones get about -1,200; measured: docs/results.md."""
+    """Real-valued torques of gymnax's Pendulum by five bins. Random ones get about -1,200; measured: docs/results/actions.md."""
     monkeypatch.setenv("RULAX_RULES", str(weights().parent))
     settings = {"learning_rate": 3e-3, "hidden": (128, 128), "value_init": "drawn", "env_options": {"bins": 5}}
     settings |= {"rule_options": {"discount": 0.97}}

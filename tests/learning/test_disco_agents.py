@@ -98,7 +98,7 @@ def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
         def one(_, state):
             return update(trainer.learner, trainer.rule_params, state, experience, jax.random.key(0))[0]
 
-        state = jax.lax.fori_loop(0, 2, one, learner)  # by a newborn lifetime memory, half of the meta-network is shut
+        state = jax.lax.fori_loop(0, 2, one, learner)  # by an empty lifetime memory, half of the meta-network is shut
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(state.params)])
 
     def change(one, other):
@@ -116,9 +116,9 @@ def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
 def test_many_seeds_are_many_single_runs():
     config = TrainerConfig(seeds=3, total_steps=6 * STREAMS * UNROLL)
     together = make_trainer(CATCH, recipe("lstm"), config)
-    newborn = together.init(jax.random.key(2))
-    lives = [jax.tree.map(lambda x, seed=seed: jnp.copy(x[seed : seed + 1]), newborn.life) for seed in range(3)]
-    state, metrics = finish(together, newborn)
+    start = together.init(jax.random.key(2))
+    lives = [jax.tree.map(lambda x, seed=seed: jnp.copy(x[seed : seed + 1]), start.life) for seed in range(3)]
+    state, metrics = finish(together, start)
     assert (state.life.learner_state.updates == 5).all()
     alone = make_trainer(CATCH, recipe("lstm"), dataclasses.replace(config, seeds=1))
     for seed, life in enumerate(lives):
@@ -137,15 +137,15 @@ def test_gymnasium_trains_a_recurrent_agent():
     state = trainer.init(jax.random.key(0))
     for _ in range(trainer.warm_iterations):
         state, _ = trainer.advance(state, 1)
-    newborn = jax.tree.map(lambda x: jnp.copy(x[1]), state.life.learner_state)
+    start = jax.tree.map(lambda x: jnp.copy(x[1]), state.life.learner_state)
     stored = jax.tree.map(lambda x: jnp.asarray(x[1, : 3 * STREAMS]), trainer.replay.storage)  # [N, T, ...]
     in_time = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), stored._replace(memory=()))
-    check_reading(newborn, in_time._replace(memory=stored.memory))
+    check_reading(start, in_time._replace(memory=stored.memory))
     state, metrics = finish(trainer, state)
     trainer.close()
     assert (state.life.learner_state.updates == 2).all()
     assert np.isfinite(metrics["loss"]).all()
-    before, after = newborn.params.torso, state.life.learner_state.params.torso
+    before, after = start.params.torso, state.life.learner_state.params.torso
     assert np.abs(after.mlp.layers[0].weight[1] - before.mlp.layers[0].weight).max() > 1e-3
 
 

@@ -13,14 +13,14 @@ from rulax.learning.life import split_keys
 from rulax.learning.train import TrainerConfig, make_trainer
 
 from .environments import Flicker
-from .test_train import WORLD, finish, recipe, same
+from .test_train import ENVIRONMENT, finish, recipe, same
 
 CONFIG = TrainerConfig(seeds=2, total_steps=200)
 RECIPE = recipe(replay=0.5, batch=8, capacity=16, warmup=12)
 
 
 def lead(trainer):
-    """From birth to the end."""
+    """From the start to the end."""
     return finish(trainer, trainer.init(jax.random.key(0)))
 
 
@@ -48,8 +48,33 @@ def test_a_host_run_counts_steps_and_learns_from_replay():
     trainer.close()
 
 
+def test_a_warm_up_larger_than_the_buffer_ends_as_on_the_device():
+    made = recipe(replay=0.5, batch=8, capacity=8, warmup=12)
+    trainer = make_trainer(Flicker(), made, TrainerConfig(total_steps=100))
+    losses = lead(trainer)[1]["loss"][:, 0]
+    trainer.close()
+    assert trainer.replay.capacity == trainer.replay.filled == 8
+    assert np.isnan(losses).tolist() == [True, True, False, False, False]
+    assert trainer.warm_iterations == 2, "as the compiled trainer counts"
+
+
+def test_a_closed_trainer_has_no_thread_and_still_reads_its_state():
+    before = set(threading.enumerate())
+    trainer = make_trainer(Flicker(), RECIPE, CONFIG)
+    state, _ = trainer.advance(trainer.init(jax.random.key(0)), 1)
+    assert set(threading.enumerate()) > before, "learning has a thread of its own"
+    trainer.close()
+    trainer.close()
+    assert set(threading.enumerate()) == before
+    same(trainer.agent(state, 1), jax.tree.map(lambda x: x[1], state.life.learner_state.params))
+    assert (trainer.steps(state), trainer.done(state)) == (20, False)
+    assert jax.tree.structure(trainer.skeleton()) == jax.tree.structure(state)
+    with pytest.raises(ValueError, match="these streams are closed; open new ones"):
+        trainer.init(jax.random.key(0))
+
+
 def test_no_key_is_used_twice():
-    trainer = make_trainer(WORLD, recipe(), TrainerConfig(total_steps=100))
+    trainer = make_trainer(ENVIRONMENT, recipe(), TrainerConfig(total_steps=100))
     life = jax.tree.map(lambda x: x[0], trainer.init(jax.random.key(0)).life)
     seen = []
     for _ in range(3):

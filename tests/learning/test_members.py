@@ -3,17 +3,19 @@
 import dataclasses
 import functools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rulax.agents import Carried, PerStream
 from rulax.envs.registry import make
-from rulax.learning.life import make_learner
+from rulax.learning.life import Life, make_learner
 from rulax.learning.members import HYPERPARAMETERS, exploit, explore, explore_constants
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig, make_trainer
-from rulax.learning.update import update
+from rulax.learning.update import LearnerState, update
 from rulax.rules.actor_critic import actor_critic
 from rulax.rules.base import Recipe
 from rulax.rules.tunable import constants_of, parameters_of, tunable
@@ -128,6 +130,27 @@ def test_agents_are_copied_and_perturbed_during_a_life_without_compiling_again()
     assert len(set(map(bytes, np.asarray(jax.random.key_data(after.life.key))))) == MEMBERS
     assert trainer._compiled is compiled
     assert len(traces) == number, "nothing was traced again"
+
+
+class Kept(eqx.Module):
+    weight: jax.Array
+    table: Carried
+    unfinished: PerStream
+
+
+def test_what_belongs_to_streams_is_copied_only_together_with_them():
+    number, parents = jnp.arange(3), jnp.array([2, 1, 2])
+    agent = Kept(10.0 * number, Carried(number), PerStream(jnp.stack([number, -number], 1)))
+    state = LearnerState(agent, eqx.filter(agent, False), (), (), number, {"learning_rate": 0.1 * number})
+    copied = exploit(state, parents)
+    np.testing.assert_array_equal(copied.params.weight, [20, 10, 20])
+    np.testing.assert_array_equal(copied.params.table.value, parents)
+    np.testing.assert_allclose(copied.hyperparameters["learning_rate"], [0.2, 0.1, 0.2], rtol=1e-6)
+    np.testing.assert_array_equal(copied.params.unfinished.value[:, 0], number)
+    assert jax.tree.structure(copied) == jax.tree.structure(state)
+    life = exploit(Life(state, {"observation": number}, (), jax.random.split(jax.random.key(0), 3)), parents)
+    np.testing.assert_array_equal(life.learner_state.params.unfinished.value[:, 0], parents)
+    np.testing.assert_array_equal(life.actor["observation"], parents)
 
 
 def test_exploration_keeps_fractions_between_0_and_1_and_leaves_out_what_is_not_named():

@@ -12,7 +12,7 @@ from rulax.rules.registry import make_rule
 
 from .environments import Counter
 
-WORLD = Counter(length=4)
+ENVIRONMENT = Counter(length=4)
 
 
 def recipe(**learning) -> Recipe:
@@ -42,7 +42,7 @@ def same(a, b):
 
 
 def test_a_run_counts_its_steps_and_episodes():
-    trainer = make_trainer(WORLD, recipe(), TrainerConfig(seeds=2, total_steps=190))
+    trainer = make_trainer(ENVIRONMENT, recipe(), TrainerConfig(seeds=2, total_steps=190))
     state, metrics = finish(trainer, trainer.init(jax.random.key(0)))
     assert trainer.steps(state) == 200, "the budget is rounded up to whole iterations"
     assert metrics["loss"].shape == (10, 2)
@@ -54,15 +54,15 @@ def test_a_run_counts_its_steps_and_episodes():
 
 def test_chunks_of_any_length_give_the_same_run(monkeypatch):
     config = TrainerConfig(seeds=1, total_steps=200)
-    one, _ = finish(*(lambda t: (t, t.init(jax.random.key(3))))(make_trainer(WORLD, recipe(), config)))
+    one, _ = finish(*(lambda t: (t, t.init(jax.random.key(3))))(make_trainer(ENVIRONMENT, recipe(), config)))
     monkeypatch.setattr(train_module, "CHUNK_SECONDS", 0.0)
-    two, metrics = finish(*(lambda t: (t, t.init(jax.random.key(3))))(make_trainer(WORLD, recipe(), config)))
+    two, metrics = finish(*(lambda t: (t, t.init(jax.random.key(3))))(make_trainer(ENVIRONMENT, recipe(), config)))
     assert metrics["loss"].shape == (10, 1)
     same(one, two)
 
 
 def test_seeds_differ_and_are_reproducible():
-    trainer = make_trainer(WORLD, recipe(), TrainerConfig(seeds=3, total_steps=60, task="random"))
+    trainer = make_trainer(ENVIRONMENT, recipe(), TrainerConfig(seeds=3, total_steps=60, task="random"))
     one, _ = finish(trainer, trainer.init(jax.random.key(0)))
     two, _ = finish(trainer, trainer.init(jax.random.key(0)))
     same(one, two)
@@ -73,7 +73,7 @@ def test_seeds_differ_and_are_reproducible():
 
 def test_updates_wait_until_the_buffer_holds_enough():
     settings = {"replay": 0.75, "batch": 16, "capacity": 32, "warmup": 12}
-    trainer = make_trainer(WORLD, recipe(**settings), TrainerConfig(seeds=2, total_steps=120))
+    trainer = make_trainer(ENVIRONMENT, recipe(**settings), TrainerConfig(seeds=2, total_steps=120))
     state, metrics = finish(trainer, trainer.init(jax.random.key(0)))
     assert np.isnan(metrics["loss"][:2]).all()
     assert np.isfinite(metrics["loss"][2:]).all()
@@ -88,11 +88,11 @@ def test_a_state_of_the_right_shape_goes_on_exactly(core):
 
     made = recipe(replay=0.5, batch=8, capacity=16)
     made = made._replace(network=dataclasses.replace(made.network, core=core, core_size=4))
-    trainer = make_trainer(WORLD, made, TrainerConfig(total_steps=200))
+    trainer = make_trainer(ENVIRONMENT, made, TrainerConfig(total_steps=200))
     state, _ = trainer.advance(trainer.init(jax.random.key(1)))
     saved = jax.tree.map(jnp.copy, state)
     jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype) or pytest.fail(str(a)), saved, trainer.skeleton())
     one, _ = finish(trainer, state)
-    again = make_trainer(WORLD, made, TrainerConfig(total_steps=200))
+    again = make_trainer(ENVIRONMENT, made, TrainerConfig(total_steps=200))
     two, _ = finish(again, again.resume(saved))
     same(one, two)

@@ -116,6 +116,19 @@ def test_one_pass_over_everything_is_one_plain_step(minibatches):
     assert np.isfinite(metrics["loss"])
 
 
+def test_single_steps_are_the_steps_of_the_streams():
+    """In one minibatch it makes no difference what was shuffled; each step keeps its observation, action and target."""
+    states = []
+    for shuffle in ("streams", "steps"):
+        learner, state = make(reading_rule(), epochs=2, shuffle=shuffle)
+        states.append(update(learner, {}, state, experience(), jax.random.key(0))[0])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *(state.params for state in states))
+    learner, state = make(reading_rule(), epochs=2, minibatches=TIME * STREAMS, shuffle="steps")
+    after, metrics = update(learner, {}, state, experience(), jax.random.key(0))
+    assert int(after.optimiser_state[0].count) == 2 * TIME * STREAMS
+    assert np.isfinite(metrics["loss"])
+
+
 def test_targets_are_constants_to_the_agent_and_functions_to_the_outer_gradient():
     """The agent's gradient must not pass through its own targets; the outer gradient must, and equals finite differences."""
     jax.config.update("jax_enable_x64", True)

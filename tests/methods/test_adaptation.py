@@ -2,33 +2,32 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
-import scipy.stats
 
-from rulax.agents.distributions import gaussian
+from rulax.agents import Carried, WrappedAgent, make_agent
+from rulax.discovery.memory import make_updates
+from rulax.discovery.window import relive
 from rulax.envs.base import Episode
 from rulax.envs.point import Point
-from rulax.methods.adaptation import mean_return, whole_episodes
+from rulax.envs.regression import Sinusoid
+from rulax.learning.update import Learner
+from rulax.methods.adaptation import Tasks, adapt, init_meta_state, mean_return, regression_tasks, squared_error, whole_episodes
 from rulax.methods.catalogue import experiments_of
 from rulax.methods.experiments import maml, reptile
 from rulax.methods.experiments.adaptation import AdaptationRun, PolicySizes
+from rulax.methods.maml import MAML
+from rulax.methods.maml import meta_update as maml_update
+from rulax.methods.reptile import Reptile
+from rulax.methods.reptile import meta_update as reptile_update
 from rulax.rules.linear_baseline import RIDGE, fitted_values, steps_since_start
+from rulax.rules.regression import as_experience, regression
+from rulax.settings import Network
 from rulax.types import Experience
-
-
-def test_the_gaussian_is_scipys():
-    rng = np.random.default_rng(0)
-    mean, deviation, action = rng.normal(size=(4, 2)), rng.uniform(0.2, 2, size=(4, 2)), rng.normal(size=(4, 2))
-    numbers = jnp.asarray(np.concatenate([mean, np.log(deviation)], -1))
-    normal = scipy.stats.norm(mean, deviation)
-    np.testing.assert_allclose(gaussian.log_probability(numbers, action), normal.logpdf(action).sum(-1), rtol=1e-5)
-    np.testing.assert_allclose(gaussian.entropy(numbers), normal.entropy().sum(-1), rtol=1e-5)
-    drawn = gaussian.sample(jax.random.key(0), jnp.broadcast_to(numbers[0], (20_000, 4)))
-    np.testing.assert_allclose(drawn.mean(0), mean[0], atol=4 * deviation[0].max() / 20_000**0.5)
-    np.testing.assert_allclose(drawn.std(0), deviation[0], rtol=0.03)
 
 
 def experience_of(first, reward, valid=None, observation=None):
@@ -74,6 +73,57 @@ def test_the_experiments_name_themselves():
         found = experiments_of(method)
         assert all(each.method == method for each in found)
         assert len({each.name for each in found}) == len(found)
+
+
+# -- adaptation -------------------------------------------------------------------------------------------------------------------
+
+
+def regressor():
+    network = Network(hidden=(4,), activation="tanh", torso="mlp")
+    return make_agent(jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float32), 1, regression().heads(1), network)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_record_of_an_adaptation_leads_to_the_same_agent(fresh):
+    """With several minibatches of streams per update, whose order a key decides."""
+    waves = regression_tasks(Sinusoid(), 5, 5)
+
+    def collect(task, agent, key):
+        each = [as_experience(*Sinusoid().examples(task, one, 5)) for one in jax.random.split(key, 4)]
+        examples = jax.tree.map(lambda *parts: jnp.concatenate(parts, 1), *each)
+        return examples, examples
+
+    learner = Learner(regression(), optax.sgd(0.1), epochs=2, minibatches=4)
+    tasks = Tasks(waves.sample, collect, squared_error, fresh)
+    made = jax.jit(lambda: adapt(tasks, learner, regressor(), jax.random.key(1), 3))()
+    again = jax.jit(lambda record: relive(make_updates(learner, "plain"), {}, record))(made.record).state
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), again.params, made.life.learner_state.params)
+    same = np.asarray(made.record.experience.reward[0] == made.record.experience.reward[1]).all()
+    assert same != fresh
+
+
+class Tabled(WrappedAgent):
+    """An agent that carries integers, and floats that are not trained."""
+
+    visits: jax.Array
+    mean: Carried
+
+
+@pytest.mark.parametrize("method", ["maml", "reptile"])
+def test_only_what_is_trained_is_meta_learned(method):
+    # Decay moves whatever the optimiser is given, even where there is no gradient.
+    plain, learner, optimiser = regressor(), Learner(regression(), optax.sgd(0.1)), optax.adamw(0.01, weight_decay=0.1)
+    table = jnp.arange(3), Carried(jnp.array([0.5, 2.0]))
+    tasks = regression_tasks(Sinusoid(), 5, 5)
+    if method == "reptile":
+        update, parts = reptile_update, Reptile(tasks, learner, regression(), optimiser, number=2, updates=2)
+    else:
+        update, parts = maml_update, MAML(tasks, learner, regression(), optimiser, number=2)
+    run = jax.jit(lambda agent: update(parts, init_meta_state(optimiser, agent), jax.random.key(2)))
+    (alone, _), (tabled, _) = run(plain), run(Tabled(plain, *table))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), tabled.meta_params.agent, alone.meta_params)
+    assert not eqx.tree_equal(alone.meta_params, plain)
+    jax.tree.map(np.testing.assert_array_equal, (tabled.meta_params.visits, tabled.meta_params.mean), table)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,7 +90,7 @@ def test_the_gradient_through_updates_is_that_of_finite_differences(updates):
 
 
 @functools.cache
-def newborn():
+def started():
     """A run, and the state that it starts from."""
     run = DelayedChoiceRun({"quick": SMALL}, "quick", 0)
     return run, run.state
@@ -98,7 +98,7 @@ def newborn():
 
 def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
     family = SMALL.method().family()
-    problem, start = online_problem(SMALL.method()), newborn()[1]
+    problem, start = online_problem(SMALL.method()), started()[1]
 
     def watched(updates, rule_params, online, window):
         loss, metrics = problem.judge(updates, rule_params, online, window)
@@ -112,6 +112,8 @@ def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
     np.testing.assert_array_equal(online.pending.action, window.validation.action)  # and is learned from next
     np.testing.assert_array_equal(online.pending.observation[0], start.online.member.life.actor.observation)
     assert int(online.member.life.learner_state.updates) == 1
+    ended = np.asarray(window.validation.discount == 0)
+    assert metrics["episodes"] == ended.sum() > 0, "each episode is counted once"
 
     def outcome(meta_params):
         learner = relive(problem.updates, meta_params, window.record).state
@@ -123,8 +125,25 @@ def test_it_learns_from_the_batch_at_hand_and_is_judged_by_the_next():
         np.testing.assert_allclose(grads[name], next_episode[name], rtol=1e-3, atol=1e-9)
 
 
+def test_the_streams_start_with_a_key_of_their_own(monkeypatch):
+    seen = []
+
+    def watched(function):
+        def call(*arguments):
+            seen.append(arguments[-1])
+            return function(*arguments)
+
+        return call
+
+    for name in ("init_member", "begin"):
+        monkeypatch.setattr(meta_gradient, name, watched(getattr(meta_gradient, name)))
+    jax.eval_shape(lambda key: meta_gradient.init_online_state(SMALL.method(), key), KEY)  # traced only, hence by identity
+    assert len(seen) == 2
+    assert seen[0] is not seen[1]
+
+
 def test_the_agent_is_told_its_constants_as_they_are_now():
-    problem, start = online_problem(SMALL.method()), newborn()[1]
+    problem, start = online_problem(SMALL.method()), started()[1]
     moved = jax.tree.map(lambda x: x + 1, start.meta_params)
     _, online = problem.enter(moved, start.online)
     wanted = np.array([moved["discount"], moved["trace"]]) / meta_gradient.CONTEXT_SCALE
@@ -135,7 +154,7 @@ def test_the_agent_is_told_its_constants_as_they_are_now():
     assert isinstance(online, Online)
 
 
-def test_a_world_that_tells_is_otherwise_the_same():
+def test_an_environment_that_tells_is_otherwise_the_same():
     plain = DelayedChoice(longest=3)
     environment, context = Conditioned(plain, 2), jnp.array([0.25, -1.0])
     task, own = ConditionedTask(plain.default_task(), context), plain.default_task()
@@ -151,7 +170,7 @@ def test_a_world_that_tells_is_otherwise_the_same():
 
 @pytest.mark.slow
 def test_a_run_tunes_then_trains_with_fixed_discounts():
-    made = newborn()[0]
+    made = started()[0]
     while not made.done():
         progress = made.advance()
     assert progress.fraction == 1.0

@@ -1,5 +1,7 @@
 """The meta-gradients of MAML against finite differences in float64, what its first-order form leaves out, and Reptile by hand."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,6 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from rulax.agents import make_agent
-from rulax.agents.distributions import gaussian
 from rulax.agents.gaussian import make_gaussian_agent
 from rulax.discovery.estimators import backprop, displacement, first_order
 from rulax.discovery.window import Record
@@ -18,10 +19,11 @@ from rulax.learning.update import Learner, init_learner_state
 from rulax.methods.adaptation import Adaptation, RecordedLife, Tasks, adapt, regression_tasks, squared_error
 from rulax.methods.maml import outer_problem
 from rulax.methods.reptile import final_agent
-from rulax.rules.likelihood_ratio import categorical, likelihood_ratio
+from rulax.rules.likelihood_ratio import likelihood_ratio
 from rulax.rules.regression import PREDICTION, as_experience, regression
 from rulax.settings import Network
 from rulax.types import Experience
+from rulax.values.real_policies import Gaussian
 
 NETWORK = Network(hidden=(4, 3), activation="tanh", torso="mlp")
 UPDATES = 2
@@ -59,11 +61,11 @@ def reinforced():
         discount=jnp.ones(shape),
         first=first,
         valid=jax.random.bernoulli(keys[3], 0.8, shape),
-        behaviour=0.3 * jax.random.normal(keys[4], (*shape, 4)),
+        behaviour=Gaussian(*jnp.split(0.3 * jax.random.normal(keys[4], (*shape, 4)), 2, -1)),
         memory=(),
     )
-    learner = Learner(likelihood_ratio(distribution=gaussian), optax.sgd(0.3))
-    outer = likelihood_ratio(clip=5.0, distribution=gaussian)
+    learner = Learner(likelihood_ratio(), optax.sgd(0.3))
+    outer = likelihood_ratio(clip=5.0)
     init_agent = init_learner_state(learner, agent, keys[5])
     record = Record(init_agent, jax.tree.map(lambda x: x[:-1], experience), jax.random.split(keys[5], UPDATES))
     adaptation = Adaptation(RecordedLife(init_agent, keys[5]), record, experience, jnp.zeros(UPDATES + 1))
@@ -117,7 +119,7 @@ def test_first_order_maml_is_the_derivative_where_agents_arrive(setting):
 def surrogate(rule, numbers, behaviour, action, advantage):
     """The rule's loss of single steps [N]: experience with one step in N streams."""
     experience = Experience(None, action[None], advantage[None], None, None, jnp.ones((1, len(advantage)), bool), behaviour, ())
-    taken = {"policy": jnp.broadcast_to(numbers, (1, len(advantage), numbers.size))}
+    taken = {"policy": jax.tree.map(lambda x: jnp.broadcast_to(x, (1, len(advantage), x.size)), numbers)}
     return rule.loss({}, taken, {"advantage": advantage[None]}, experience)[0][0]
 
 
@@ -140,27 +142,25 @@ def test_the_second_derivative_is_right_for_a_softmax_bandit():
         found, wanted, other = jax.jit(lambda x, d=derivative: (d(sampled)(x), d(expected)(x), d(by_log)(x)))(logits)
         np.testing.assert_allclose(found, wanted, atol=1e-12)
         assert (np.abs(other - wanted).max() > 0.05) == (derivative is jax.hessian)
-    key = jax.random.key(3)
-    np.testing.assert_array_equal(categorical.sample(key, logits), jax.random.categorical(key, logits))
 
 
 def test_the_second_derivative_is_right_for_a_gaussian():
     """Reward -(a - c)²: J(m, s) = -((m - c)² + e^{2 s}). All integrands are polynomials, so the quadrature is exact."""
-    numbers, wanted = jnp.array([0.4, -0.3]), 1.3
+    numbers, wanted = Gaussian(jnp.array([0.4]), jnp.array([-0.3])), 1.3
     nodes, weights = np.polynomial.hermite_e.hermegauss(12)
     actions = numbers[0] + jnp.exp(numbers[1]) * jnp.asarray(nodes)
     rewards, likely = -jnp.square(actions - wanted), jnp.asarray(weights / weights.sum())
-    behaviour = jnp.broadcast_to(numbers, (1, 12, 2))
+    behaviour = jax.tree.map(lambda x: jnp.broadcast_to(x, (1, 12, 1)), numbers)
 
     def sampled(numbers):
-        return jnp.sum(likely * surrogate(likelihood_ratio(distribution=gaussian), numbers, behaviour, actions[:, None], rewards))
+        return jnp.sum(likely * surrogate(likelihood_ratio(), numbers, behaviour, actions[:, None], rewards))
 
     def expected(numbers):
-        return (numbers[0] - wanted) ** 2 + jnp.exp(2 * numbers[1])
+        return jnp.sum((numbers.mean - wanted) ** 2 + jnp.exp(2 * numbers.log_deviation))
 
     for derivative in (jax.grad, jax.hessian):
         found, wanted_slope = jax.jit(lambda x, d=derivative: (d(sampled)(x), d(expected)(x)))(numbers)
-        np.testing.assert_allclose(found, wanted_slope, atol=1e-9)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, atol=1e-9), found, wanted_slope)
 
 
 class Slope(eqx.Module):
@@ -193,3 +193,40 @@ def test_reptile_moves_to_where_gradient_descent_on_a_quadratic_ends():
     np.testing.assert_allclose(after.life.learner_state.params.weight, ends[-1], rtol=1e-6)
     np.testing.assert_allclose(adaptation.scores, [np.mean((x @ (w - best)) ** 2) for w in ends], rtol=1e-6)
     np.testing.assert_allclose(metrics["outer_loss"], adaptation.scores[-1], rtol=1e-6)
+
+
+def test_a_task_may_start_from_meta_parameters_of_its_own_with_step_sizes_that_are_learned():
+    """MAESN's structure: a latent per task, and a step size per parameter. Against differences of a NumPy formula of the same."""
+    random = np.random.default_rng(1)
+    inputs, wanted = random.normal(size=(5, 2)), random.normal(size=(3, 2))
+    meta_params = {"latent": random.normal(size=(3, 2)), "step_sizes": random.uniform(0.05, 0.2, 2)}
+
+    def update(grads, state, params=None, *, hyperparameters):
+        return jax.tree.map(lambda size, slope: -size * slope, hyperparameters["step_sizes"], grads), state
+
+    def collect(task, agent, key):
+        examples = as_experience(jnp.asarray(inputs), jnp.asarray(inputs) @ jnp.asarray(wanted)[task])
+        return examples, examples
+
+    def init(learner, meta_params, task, key):
+        sizes = {"step_sizes": Slope(meta_params["step_sizes"])}
+        return init_learner_state(learner, Slope(meta_params["latent"][task]), key, sizes)
+
+    optimiser = optax.GradientTransformationExtraArgs(lambda params: (), update)
+    learner = Learner(regression(), optimiser, own=("step_sizes",))
+    tasks = Tasks(lambda key: jax.random.randint(key, (), 0, 3), collect, squared_error, fresh=False, init=init)
+    given = jax.tree.map(jnp.asarray, meta_params)
+    adaptation = adapt(tasks, learner, given, jax.random.key(0), 1)
+    problem = outer_problem(learner, regression(), "mixed", init)
+    grads, _, metrics = jax.jit(lambda params: backprop(problem, params, adaptation))(given)
+
+    def loss(flat):
+        latent, sizes = flat[:6].reshape(3, 2)[int(adaptation.task)], flat[6:]
+        slope = 2 * inputs.T @ inputs @ (latent - wanted[int(adaptation.task)]) / 5
+        return np.mean((inputs @ (latent - sizes * slope - wanted[int(adaptation.task)])) ** 2)
+
+    flat = np.concatenate([meta_params["latent"].ravel(), meta_params["step_sizes"]])
+    central = [(loss(flat + step) - loss(flat - step)) / 2e-5 for step in 1e-5 * np.eye(8)]
+    np.testing.assert_allclose(metrics["outer_loss"], loss(flat), rtol=1e-7)
+    np.testing.assert_allclose(np.concatenate([grads["latent"].ravel(), grads["step_sizes"]]), central, rtol=1e-6, atol=1e-8)
+    assert np.count_nonzero(np.abs(grads["latent"]).sum(1)) == 1  # other tasks' latents are left alone

@@ -1,5 +1,6 @@
 """`rulax method`: seeds, budgets, records, interruption, bad input; on a method that is nothing but known numbers."""
 
+import dataclasses
 import json
 import math
 import types
@@ -10,7 +11,8 @@ import pytest
 from rulax.commands.cli import main
 from rulax.commands.method import run as method
 from rulax.commands.method import setup
-from rulax.commands.method.record import Seed, interval, read_record
+from rulax.commands.method.record import Seed, interval, read_experiment
+from rulax.commands.progress import Lines
 from rulax.errors import Interrupted, UserError
 from rulax.methods import base, catalogue
 from rulax.methods.base import Experiment, Progress, Published, Reference, SeedRun, score
@@ -136,12 +138,12 @@ def test_an_interrupted_run_goes_on_with_the_seeds_that_are_missing(tmp_path, mo
     monkeypatch.setattr(Known, "advance", stop_at_the_third_seed)
     out = str(tmp_path / "out")
     assert main(["method", "toy", "--experiment", "numbers", "--out", out]) == 130
-    assert read_record(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1]
+    assert read_experiment(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1]
     monkeypatch.setattr(Known, "advance", advance)
     started.clear()
     assert main(["method", "--resume", out]) == 0
     assert started == [2]
-    assert read_record(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1, 2]
+    assert read_experiment(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1, 2]
 
 
 def test_other_settings_than_those_of_the_folder_are_refused(tmp_path, capsys):
@@ -184,3 +186,23 @@ def test_the_common_axis():
     assert score(6.0, 5.0, 6.0) == 1
     assert score(2.0, 10.0, 0.0) == 0.8  # less is better
     assert math.isnan(score(1.0, 1.0, 1.0))
+
+
+def test_a_chunk_without_a_meta_update_can_be_shown(tmp_path, capsys, monkeypatch):
+    """The first chunk may end before the first meta-update: then nothing is known of the total either."""
+
+    class Slow(Known):
+        def advance(self):
+            done = super().advance()
+            return done if self.updates > 1 else Progress(0.0, 0, 10, float("nan"))
+
+    class Talkative(Lines):
+        def update(self, status):
+            self.last = -math.inf
+            super().update(status)
+
+    monkeypatch.setattr(setup, "experiments_of", lambda name: (dataclasses.replace(experiment(), start=Slow),))
+    monkeypatch.setattr(method, "make_progress", lambda quiet: Talkative())
+    code, _ = run(tmp_path, "--experiment", "numbers", "--seeds", "1")
+    assert code == 1
+    assert "  0.0 % · step 0 · value -" in capsys.readouterr().err

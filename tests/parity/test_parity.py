@@ -10,6 +10,7 @@ import pytest
 
 from tests.parity.compare import Line, Recorded, noise_floors, tolerance_of
 from tests.parity.doubled import double
+from tests.parity.learning import judged
 from tests.shared import DATA, NO_GOLDEN, ROOT, golden_folder, weights
 
 PARTS = ["1", "2", "3", "4", "5", "6"]
@@ -172,11 +173,22 @@ def test_a_difference_fails_and_so_does_an_overlooked_array():
     assert not Line("nothing", "float32", 1e-3).passed
 
 
+def test_the_meta_gradient_in_float64_is_held_to_eight_digits():
+    line = judged("7 meta-gradient", ["gradient of the rule"], "float64")["gradient of the rule"]
+    assert line.tolerance <= 1e-8
+    data = Recorded({"out/a": [1.0, 100.0]})
+    data.compare(line, {"a": [1.0 + 9e-7, 100.0]})
+    assert line.passed
+    data.compare(line, {"a": [1.0 + 2e-6, 100.0]})
+    assert not line.passed
+
+
 def test_noise_floors_come_from_the_folder(tmp_path):
     assert noise_floors(tmp_path)["1"] == pytest.approx(3.735e-5), "3.73e-05 is printed for anything up to here"
     (tmp_path / "README.md").write_text("| case | a | b | c |\n|---|---|---|---|\n| 1 | 0.00e+00 | 3.08e-03 | 5.00e-05 | `x` |\n")
     floors = noise_floors(tmp_path)
     assert floors["1"] == pytest.approx(5.005e-5)
     assert tolerance_of(floors, "1", "float64") == pytest.approx(5.005e-5)
-    assert tolerance_of(floors, "1", "float32") == pytest.approx(5.005e-5 + 2**-24)
+    assert tolerance_of(floors, "1", "float32") == pytest.approx(5.005e-5 + 3.5e-6), "their rounding and ours"
+    assert tolerance_of(floors, "5", "float32") == pytest.approx(1e-5)
     assert tolerance_of(floors, "5", "float64") == pytest.approx(1e-5)

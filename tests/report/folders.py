@@ -30,6 +30,7 @@ def train_row(step: int, returns: list[float | None]) -> dict[str, Any]:
         "episodes_per_seed": [0 if value is None else 4 for value in returns],
         "loss": 1000 / step,
         "entropy": None if step < 200 else 0.5,
+        "kl": None if step < 200 else step / 1e5,
     }
 
 
@@ -52,7 +53,7 @@ def discover_folder(folder: Path, finished: bool = True) -> Path:
     config = {
         "settings": {
             "suite": "grids",
-            "steps": 40,
+            "steps": 45,
             "seed": 0,
             "envs": families,
             "validation": ["catch"],
@@ -82,7 +83,7 @@ def discover_folder(folder: Path, finished: bool = True) -> Path:
         rows.append({"kind": "meta", "step": step + 5, "seconds": 2.0, **norm})
     result = {"step": 40, "returns": dict.fromkeys(every, 2.0), "scores": dict.fromkeys(every, 0.987), "training_score": 1.0}
     result["validation_score"] = 0.5
-    summary = {"finished": finished, "meta_steps": 40, "agent_updates": 800, "environment_steps": 12345, "seconds": 60.0}
+    summary = {"finished": finished, "meta_steps": 45, "agent_updates": 800, "environment_steps": 12345, "seconds": 60.0}
     summary |= {"cpu_seconds": 90.0, "bad_agents": 0, "first": result, "best": result, "last": result}
     write(folder, config, rows, summary)
     (folder / "baselines.json").write_text(json.dumps({name: {"untrained": 0.0, "actor_critic": 2.0} for name in every}))
@@ -122,6 +123,7 @@ def comparison(scores: dict[str, float], envs: dict[str, str], finished: bool = 
             "env": env,
             "rule": rule,
             "finished": finished,
+            "folder": f"score/{env}-{rule}",
             "curve": curve,
             "command": f"rulax train {env} --rule {rule}",
             **cost,

@@ -48,10 +48,10 @@ def test_everything_is_in_its_place(tmp_path: Path) -> None:
 
 def test_a_verdict_only_where_the_interval_allows_one(tmp_path: Path) -> None:
     close = " ".join(page_of(tmp_path, {"ppo": 0.8, "disco": 0.9}).text)
-    assert "disco has the highest interquartile mean: 0.900 [0.800, 1.000]; ppo follows" in close
+    assert "disco scores highest, with an interquartile mean of 0.900 (95 %: 0.800 to 1.000). ppo comes next" in close
     assert "nobody can say" in close
     clear = " ".join(page_of(tmp_path, {"ppo": 0.1, "disco": 0.9}).text)
-    assert "with probability 0.900 [0.700, 1.100]" in clear
+    assert "with probability 0.900 (95 %: 0.700 to 1.100)." in clear
     assert "nobody can say" not in clear
 
 
@@ -64,9 +64,18 @@ def test_one_seed_has_no_intervals_and_no_verdict(tmp_path: Path) -> None:
     (tmp_path / "compare.json").write_text(json.dumps(bare))
     page = Reader(write_compare_page(tmp_path).read_text())
     words = " ".join(page.text)
-    assert "others might say the opposite" in words
+    assert "another seed might say the opposite" in words
     assert "with probability" not in words
     assert chart(page, "Scores in one environment")["panels"][0]["rows"][0]["low"] is None
+
+
+def test_where_all_resamples_agree_there_is_no_interval(tmp_path: Path) -> None:
+    found = comparison({"ppo": 0.1, "disco": 0.9}, {"catch": "training"})
+    for pair in found["statistics"]["overall"]["improvement"]:
+        pair["probability"] = {"value": 1.0 if pair["rule"] == "disco" else 0.0, "low": None, "high": None}
+    (tmp_path / "compare.json").write_text(json.dumps(found))
+    words = " ".join(Reader(write_compare_page(tmp_path).read_text()).text)
+    assert "with probability 1.000, and these runs cannot say how surely" in words
 
 
 def test_one_rule_has_nobody_to_beat(tmp_path: Path) -> None:

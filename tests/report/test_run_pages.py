@@ -34,8 +34,9 @@ def test_the_page_of_a_training_run(tmp_path: Path) -> None:
     np.testing.assert_allclose(mean["high"], steps / 1000 + 2, rtol=1e-5)
     assert len(seeds) == 3
     panels = {panel["title"]: panel for panel in chart(page, "What else was measured")["panels"]}
-    assert set(panels) == {"loss", "entropy"}
-    assert panels["entropy"]["lines"][0]["x"] == steps[1:].tolist()  # not measured at the first point
+    assert set(panels) == {"loss", "kl"}
+    assert panels["kl"]["lines"][0]["x"] == steps[1:].tolist()  # not measured at the first point
+    assert "The same throughout, so not drawn: entropy 0.500." in " ".join(page.text)
     words = " ".join(page.text)
     assert "2.000" in words  # the last tenth is its last row: 1, 2, 3 for the three seeds
     assert "3,000" in words  # environment steps of all seeds
@@ -43,6 +44,16 @@ def test_the_page_of_a_training_run(tmp_path: Path) -> None:
     assert "0.005" in words  # core-hours
     assert "rulax train --resume" in words
     assert "unfinished" not in text.partition("</head>")[2].partition("<script")[0]
+
+
+def test_the_plain_and_the_discounted_return_are_told_apart(tmp_path: Path) -> None:
+    folder = train_folder(tmp_path / "run")
+    assert "discounted" not in " ".join(Reader(write_train_page(folder).read_text()).text)  # nothing to explain
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row | {"return": row["step"] / 2}) + "\n" for row in rows))
+    page = Reader(write_train_page(folder).read_text())
+    assert "return, discounted" in [panel["title"] for panel in chart(page, "What else was measured")["panels"]]
+    assert "the plain sum of the rewards of a whole episode" in " ".join(page.text)
 
 
 def test_a_damaged_line_is_skipped_counted_and_named(tmp_path: Path) -> None:
@@ -104,7 +115,7 @@ def test_a_discovery_that_was_stopped_before_its_first_evaluation(tmp_path: Path
     folder = discover_folder(tmp_path / "run", finished=False)
     for name in ("metrics.jsonl", "summary.json", "baselines.json"):
         (folder / name).unlink()
-    assert "stopped at meta-step 0 of 40" in write_discover_page(folder).read_text()
+    assert "stopped at meta-step 0 of 45" in write_discover_page(folder).read_text()
 
 
 def test_the_band_is_the_bootstrap_interval_of_scipy() -> None:

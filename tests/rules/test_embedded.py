@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rulax.commands.train.settings import DEFAULT_RULE
+from rulax.commands.train.settings import DEFAULT_RULE, build_train
 from rulax.rules.pretrained import load_rule, path_of
-from rulax.rules.registry import EMBEDDED, RULES, STORED, make_rule
+from rulax.rules.registry import EMBEDDED, RULES, STORED, list_rules, make_rule
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -27,8 +27,11 @@ def test_an_embedded_rule_is_whole_and_says_what_it_is(name):
         assert "/home" not in text
 
 
-def test_training_without_a_rule_uses_one_that_was_discovered_here():
-    assert DEFAULT_RULE in EMBEDDED
+def test_training_without_a_rule_uses_ppo_and_the_demonstration_one_that_was_discovered_here():
+    assert DEFAULT_RULE == build_train({"env": "catch"}).rule == "ppo"
+    rule = build_train({"preset": "demo"}).rule
+    assert rule in EMBEDDED
+    assert "discovered" in list_rules()[rule], "what the demonstration says of it at the end"
     assert set(EMBEDDED) <= set(STORED)
-    recipe = make_rule(DEFAULT_RULE)
+    recipe = make_rule(rule)
     assert (recipe.learning.streams, recipe.network.hidden) == (32, (64, 64)), "as it was found"

@@ -1,11 +1,18 @@
 import subprocess
 import sys
 
+import jax
+import jax.numpy as jnp
 import pytest
 
+from rulax.agents import Carried, WrappedAgent, make_agent
+from rulax.commands.train.settings import build_train
+from rulax.commands.train.setup import prepare
+from rulax.envs.registry import make
+from rulax.learning.life import init_agent, make_learner
 from rulax.rules import ppo
 from rulax.rules.base import Recipe
-from rulax.rules.registry import RULES, UnknownRule, is_installed, list_rules, make_rule
+from rulax.rules.registry import RULES, Entry, UnknownRule, is_installed, list_rules, make_rule
 from rulax.values.two_hot import SMALL_BINS, Bins
 
 
@@ -29,6 +36,42 @@ def test_options_reach_the_rule():
 def test_settings_come_from_the_file_of_the_rule():
     assert make_rule("ppo").learning is ppo.LEARNING
     assert make_rule("ppo").network is ppo.NETWORK
+
+
+def make_table(
+    key, observation, num_actions, heads, network, action_dimensions=0, num_streams=1, *, capacity: int = 8, discount: float = 0.99
+):
+    """An agent with a table, and with a discount that its rule names as well."""
+    agent = make_agent(key, observation, num_actions, heads, network, action_dimensions, num_streams)
+    return Table(agent, Carried(jnp.full((capacity, num_actions), discount)))
+
+
+class Table(WrappedAgent):
+    table: Carried
+
+
+def test_options_reach_the_agents_that_a_rule_brings(monkeypatch):
+    entry = Entry("rulax.rules.actor_critic:actor_critic", "with a table", agent="tests.rules.test_registry:make_table")
+    monkeypatch.setitem(RULES, "tabled", entry)
+    environment = make("catch")
+
+    def table(**options):
+        recipe = make_rule("tabled", **options)
+        return init_agent(recipe, make_learner(recipe), environment, jax.random.key(0)).params.table.value
+
+    assert table().shape == (8, environment.num_actions)
+    # As the command line gives them: text, some of it for the rule, some for the agents, some for both.
+    made = table(capacity="5", trace="0.5", discount="0.75")
+    assert made.shape == (5, environment.num_actions)
+    assert made[0, 0] == 0.75
+    prepared = prepare(build_train({"env": "catch", "rule": "tabled", "rule_options": ["capacity=3"]}))
+    assert prepared.trainer.skeleton().life.learner_state.params.table.value.shape == (1, 3, environment.num_actions)
+    with pytest.raises(ValueError, match=r"rule 'tabled' has no option 'capacty'; did you mean 'capacity'\? known: discount, "):
+        make_rule("tabled", capacty=5)
+    with pytest.raises(ValueError, match="rule 'tabled': capacity expects a whole number"):
+        make_rule("tabled", capacity="many")
+    with pytest.raises(ValueError, match="rule 'tabled' has no option 'num_streams'"):
+        make_rule("tabled", num_streams=5)
 
 
 def test_an_unknown_rule_names_the_nearest_and_all_known():
@@ -65,6 +108,12 @@ def test_options_are_read_by_the_kind_of_their_default():
             make_rule("q_learning", **options)
     with pytest.raises(ValueError, match="rule 'disco': trace must lie between 0 and 1"):
         make_rule("disco", trace=2)
+    with pytest.raises(ValueError, match=r"rule 'q_learning': epsilon must lie between 0 and 1, not 1\.5"):
+        make_rule("q_learning", epsilon="1.5")
+    with pytest.raises(ValueError, match=r"rule 'ppo': bins \(number\) must be at least 2, not 1"):
+        make_rule("ppo", bins="1,60")
+    with pytest.raises(ValueError, match=r"rule 'ppo': bins \(largest\) must be greater than 0, not 0"):
+        make_rule("ppo", bins="61,0")
 
 
 def test_disco103_is_found_without_jax_where_it_is_found_with_it(tmp_path, monkeypatch):
@@ -84,8 +133,6 @@ def test_disco103_is_found_without_jax_where_it_is_found_with_it(tmp_path, monke
 
 
 def test_a_rule_of_the_registry_may_bring_its_own_agent(monkeypatch):
-    from rulax.agents import make_agent
-
     monkeypatch.setitem(RULES, "ppo", RULES["ppo"]._replace(agent="rulax.agents:make_agent"))
     assert make_rule("ppo").make_agent is make_agent
     assert make_rule("actor_critic").make_agent is None

@@ -18,7 +18,7 @@ REFERENCE = "reference-catch"
 
 @dataclasses.dataclass(frozen=True)
 class BenchTrainConfig(Computing):
-    """Measure how fast training is: updates and environment steps per second, compile time, memory."""
+    """Measure the speed of training on this machine."""
 
     rule: str = setting("disco", WHAT, metavar="NAME")
     """Update rule; actor_critic and ppo are timed with their own settings, any other with the preset reference-catch: the default,
@@ -45,7 +45,7 @@ class BenchTrainConfig(Computing):
 
 @dataclasses.dataclass(frozen=True)
 class BenchDiscoverConfig(Computing):
-    """Measure how fast discovery is: meta-steps per second, compile time, memory."""
+    """Measure the speed and memory of a meta-step on this machine."""
 
     agents: int = setting(2, WHAT, at_least=1)
     """Agents."""
@@ -73,4 +73,4 @@ def build_bench(values: Mapping[str, Any]) -> BenchTrainConfig:
         # A preset is made for `train`; steps, for example, mean nothing to a benchmark and are no mistake.
         only_train = known_keys(TrainConfig).keys() - known_keys(BenchTrainConfig).keys()
         given = merge(read_preset(BenchTrainConfig, given["preset"], frozenset({EXAMPLE, *only_train})), given)
-    return assemble(BenchTrainConfig, given)
+    return assemble(BenchTrainConfig, given | {"env": given.get("env") or "catch"})

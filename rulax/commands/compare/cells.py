@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rulax.commands import build
-from rulax.commands.build import read_spec
+from rulax.commands.build import read_rule_spec, read_spec
 from rulax.commands.compare.settings import CompareConfig, on_host, trials
 from rulax.commands.driver import Clock
 from rulax.commands.fields import changeable
-from rulax.commands.progress import Shown, Silent, Status
+from rulax.commands.progress import Silent, Status
 from rulax.commands.settings import HostLoop
 from rulax.commands.signals import StopRequest
 from rulax.commands.train import run as train
@@ -32,11 +32,13 @@ from rulax.files import read_json, write_json
 from rulax.learning.train import COMPILE_FAST, CompiledTrainer
 from rulax.records import folder as folders
 from rulax.settings import Network
+from rulax.text import duration
 
 SCORE, TUNE, UNTRAINED = "cells", "tuning", "untrained"  # what a cell is for, and the folder that it is in
 TUNING_SEED = 1_000_003  # added to the seed of the comparison: trials and scores share no randomness
 UNTRAINED_SEEDS, UNTRAINED_STREAMS = 4, 8
 UNTRAINED_STEPS = (20_000, 100_000)  # at least and at most: a tenth of the budget, but enough for long episodes to end
+WITHIN_BUDGET = {"schedule_steps": 0}
 COST, FAILED = "cost.json", "failed.json"
 
 
@@ -44,8 +46,8 @@ class Cell(NamedTuple):
     """One rule in one environment."""
 
     purpose: str
-    env: str
-    rule: str  # empty for untrained agents
+    env: str  # as tables call it
+    rule: str  # likewise; empty for untrained agents
     config: TrainConfig
     trial: int = -1
 
@@ -92,7 +94,7 @@ def plan(config: CompareConfig, folder: Path, chosen: dict[str, dict[str, Any]] 
     # Environment by environment: statistics need all rules in one, so an interrupted comparison has some that are complete.
     pairs = [(rule, env) for env in config.envs for rule in config.rules]
     found = chosen or {}
-    cells += [make_cell(config, folder, SCORE, env, n, rule, found.get(rule, {})) for n, (rule, env) in enumerate(pairs)]
+    cells += [make_cell(config, folder, SCORE, env, n, rule, found.get(rule)) for n, (rule, env) in enumerate(pairs)]
     return cells
 
 
@@ -107,7 +109,10 @@ def make_cell(
     trial: int = -1,
 ) -> Cell:
     """One cell, with the configuration that `rulax train` would have."""
-    family = read_spec(env)
+    family, spec = read_spec(env), read_rule_spec(rule or "untrained")
+    # From here on by what tables call them; the configuration below keeps how they were written.
+    env = config.env_names[config.envs.index(env)]
+    rule = config.rule_names[config.rules.index(rule)] if rule else ""
     # The number keeps folders apart whose short names are the same, such as two sets of options.
     name = "-".join([f"{number + 1:02d}", *([f"trial{trial + 1}"] if purpose == TUNE else []), folders.short_name(env)])
     name += f"-{folders.short_name(rule)}" if rule else ""
@@ -117,12 +122,13 @@ def make_cell(
         UNTRAINED: (min(max(config.steps // 10, UNTRAINED_STEPS[0]), UNTRAINED_STEPS[1]), UNTRAINED_SEEDS, config.seed),
     }[purpose]
     # Where environments run on the device some of these would be refused, as they do nothing there.
-    host = {field.name: getattr(config, field.name) for field in dataclasses.fields(HostLoop)} if on_host(env) else {}
+    host = {field.name: getattr(config, field.name) for field in dataclasses.fields(HostLoop)} if on_host(family.name) else {}
     made = TrainConfig(
         **host,
         env=family.env,
         env_options=family.options,
-        rule=rule or "untrained",
+        rule=spec.rule,
+        rule_options=spec.options,
         steps=budget[0],
         seeds=budget[1],
         seed=budget[2],
@@ -132,9 +138,12 @@ def make_cell(
         platform=config.platform,
         precision=config.precision,
         quiet=True,
+        animation=False,
         # Untrained agents keep the recommended learning: of the overrides only the network can matter to them, see
         # untrained_recipe.
-        overrides=config.overrides | (settings or {}) if purpose != UNTRAINED else {},
+        # A rule's own options are more particular than settings for all rules. Schedules end with the budget, whatever a rule
+        # recommends: every rule is compared by what it has reached at its end.
+        overrides=WITHIN_BUDGET | config.overrides | spec.overrides | (settings or {}) if purpose != UNTRAINED else {},
     )
     return Cell(purpose, env, rule, made, trial)
 
@@ -185,9 +194,9 @@ def named(cell: Cell) -> Iterator[None]:
         raise UserError(f"{cell.title}: {error}") from error
 
 
-def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
-    """Build it, which finds every mistake."""
-    if cell.purpose != UNTRAINED:
+def prepare_cell(cell: Cell, config: CompareConfig | None = None) -> Prepared:
+    """Build it, which finds every mistake. Only untrained agents need to know the comparison that they belong to."""
+    if cell.purpose != UNTRAINED or config is None:
         return prepare(cell.config)
     prepared = prepare(cell.config, recipe=untrained_recipe(config))
     if isinstance(prepared.trainer, CompiledTrainer):
@@ -196,7 +205,7 @@ def prepare_cell(cell: Cell, config: CompareConfig) -> Prepared:
     return prepared
 
 
-def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, progress: Silent, stop: StopRequest) -> None:
+def train_cell(cell: Cell, config: CompareConfig | None, prepared: Prepared | None, progress: Silent, stop: StopRequest) -> None:
     """Train a cell to its end, from its checkpoint if it has one. An agent that breaks ends its cell, not the comparison."""
     clock = Clock(**cost_of(cell)._asdict())
     # It is being tried again; were the old reason left, a cell that succeeds now would still count as failed.
@@ -206,7 +215,7 @@ def train_cell(cell: Cell, config: CompareConfig, prepared: Prepared | None, pro
             values = {"resume": str(cell.folder), "quiet": True}
             # What a resumed comparison was given anew has to reach cells that were begun with other values.
             values |= {name: getattr(cell.config, name) for name in changeable(HostLoop)}
-            recipe = untrained_recipe(config) if cell.purpose == UNTRAINED else None
+            recipe = untrained_recipe(config) if config is not None and cell.purpose == UNTRAINED else None
             train.resume(values, recipe=recipe, progress=progress, stop=stop)
         else:
             train.begin(prepared or prepare_cell(cell, config), progress, stop=stop)
@@ -235,7 +244,8 @@ class CellsProgress(Silent):
 
     def __init__(self, shown: Silent, cells: list[Cell]):
         self.shown, self.cells, self.current = shown, cells, 0
-        self.rates: dict[str, tuple[float, int]] = {}  # by rule: seconds and work of the cells that are done
+        # Seconds and work of the cells that are done. By environment and rule: both may change the speed a hundredfold.
+        self.rates: dict[tuple[str, str], tuple[float, int]] = {}
         self.since = 0.0
 
     def enter(self, number: int) -> None:
@@ -245,40 +255,43 @@ class CellsProgress(Silent):
     def leave(self, seconds: float) -> None:
         """The cell is done, after so many seconds of its own."""
         cell = self.cells[self.current]
-        spent, work = self.rates.get(cell.rule, (0.0, 0))
-        self.rates[cell.rule] = (spent + seconds, work + cell.work)
+        spent, work = self.rates.get((cell.env, cell.rule), (0.0, 0))
+        self.rates[cell.env, cell.rule] = (spent + seconds, work + cell.work)
 
-    def start(self, title: str, status: Shown) -> None:
+    def start(self, title: str, status: Status) -> None:
         self.shown.rename(f"{self.current + 1}/{len(self.cells)} {self.cells[self.current].title}")
 
-    def update(self, status: Shown) -> None:
-        assert isinstance(status, Status)
+    def update(self, status: Status) -> None:
         # Of all earlier cells, also of failed ones that made fewer steps: the bar never has to jump back.
         before = sum(cell.config.steps for cell in self.cells[: self.current])
         total = sum(cell.config.steps for cell in self.cells)
-        left = self.left(status.seconds_left, time.monotonic() - self.since)
-        self.shown.update(Status(before + status.step, total, status.steps_per_second, status.mean_return, left))
+        left, facts = self.left(status.seconds_left, time.monotonic() - self.since), list(status.facts)
+        if left is None and status.seconds_left is not None:
+            facts.append(f"{duration(status.seconds_left)} left in this cell")
+        self.shown.update(status._replace(step=before + status.step, total=total, facts=facts, seconds_left=left))
 
     def left(self, of_cell: float | None, spent: float) -> float | None:
-        """Seconds to the end: what the cell says of itself, and for later ones what their rule has taken, or else the average."""
+        """Seconds to the end: what the cell says of itself, and for later ones what their rule took there in trials.
+
+        None, rather than a guess, where a later cell's rule has not been measured in its environment.
+        """
         cell, rates = self.cells[self.current], dict(self.rates)
         if of_cell is not None:
-            seconds, work = rates.get(cell.rule, (0.0, 0))
-            # The cell's own estimate counts as if it were done, so that later cells of the same rule profit from it at once.
-            rates[cell.rule] = (seconds + spent + of_cell, work + cell.work)
-        if not rates:
+            seconds, work = rates.get((cell.env, cell.rule), (0.0, 0))
+            # The cell's own estimate counts as if it were done, so that later cells of the same kind profit from it at once.
+            rates[cell.env, cell.rule] = (seconds + spent + of_cell, work + cell.work)
+        if any((each.env, each.rule) not in rates for each in self.cells[self.current :]):
             return None
-        average = sum(seconds for seconds, _ in rates.values()), sum(work for _, work in rates.values())
 
         def expected(each: Cell) -> float:
-            seconds, work = rates.get(each.rule, average)
+            seconds, work = rates[each.env, each.rule]
             return each.work * seconds / work
 
         left = max(0.0, expected(cell) - spent) if of_cell is None else of_cell
         return left + sum(map(expected, self.cells[self.current + 1 :]))
 
-    def phase(self, text: str) -> None:
-        self.shown.phase(text)
+    def phase(self, text: str, done: int = 0, of: int = 0) -> None:
+        self.shown.phase(text, done, of)
 
     def message(self, text: str) -> None:
         self.shown.message(text)

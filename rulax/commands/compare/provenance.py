@@ -9,13 +9,15 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from rulax import own
+from rulax.commands.build import read_rule_spec
 from rulax.commands.compare.cells import SCORE, Cell
 from rulax.commands.compare.settings import NOT_FIXED, CompareConfig, is_file
 from rulax.commands.fields import flag_name
 from rulax.commands.settings import NOT_RECORDED
 from rulax.commands.train.settings import TrainConfig
 from rulax.files import safetensors_metadata
-from rulax.rules.registry import RULES, STORED, split_ablations
+from rulax.rules.registry import RULES, STORED, is_own, split_ablations
 
 
 def compare_command(config: CompareConfig) -> str:
@@ -31,7 +33,7 @@ def cell_command(cell: Cell) -> str:
     """The command that trains one cell alone."""
     config = cell.config
     words = ["rulax", "train", config.env, "--rule", config.rule, "--seeds", str(config.seeds), "--steps", str(config.steps)]
-    done = ("env", "rule", "seeds", "steps", "out", "quiet", "resume", "checkpoint_minutes", "platform")
+    done = ("env", "rule", "seeds", "steps", "out", "quiet", "animation", "resume", "checkpoint_minutes", "platform")
     return shlex.join(words + flags(config, TrainConfig, done))
 
 
@@ -53,14 +55,14 @@ def flags(config: Any, cls: type, done: tuple[str, ...]) -> list[str]:
     return words
 
 
-def rule_facts(rule: str, cells: list[Cell]) -> dict[str, Any]:
-    """A rule: whether it was discovered, in which environments, and what was tuned for it."""
-    base, ablations = split_ablations(rule)
+def rule_facts(rule: str, name: str, cells: list[Cell]) -> dict[str, Any]:
+    """A rule, as it was written and as tables call it: whether it was discovered, in which environments, what was tuned for it."""
+    base, ablations = split_ablations(read_rule_spec(rule).rule)
     about = about_file(rule)
-    tuned = next((cell.config.overrides for cell in cells if cell.purpose == SCORE and cell.rule == rule), {})
+    tuned = next((cell.config.overrides for cell in cells if cell.purpose == SCORE and cell.rule == name), {})
     return {
-        "name": rule,
-        "summary": RULES[base].summary if base in RULES else "A rule in a file",
+        "name": name,
+        "summary": RULES[base].summary if base in RULES else f"Your own: {base}" if is_own(base) else "A rule in a file",
         "discovered": is_file(rule) is not None or base in ("disco", *STORED),
         "ablations": list(ablations),
         "trained_on": json.loads(about.get("trained_on", "[]")),
@@ -83,6 +85,7 @@ def about_file(rule: str) -> dict[str, str]:
 
 
 def hashes(rules: tuple[str, ...]) -> dict[str, str]:
-    """Hashes of the rule files, so that a comparison is not resumed after one of them has changed."""
+    """Hashes of the rule files and of a user's own Python files: a comparison is not resumed after one of them has changed."""
     files: dict[str, Path | None] = {rule: is_file(rule) for rule in rules}
-    return {rule: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for rule, path in files.items() if path and path.exists()}
+    found = {rule: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for rule, path in files.items() if path and path.exists()}
+    return found | own.hashes(*rules)

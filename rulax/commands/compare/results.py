@@ -19,9 +19,9 @@ from rulax.commands.train.result import Run
 from rulax.evaluation import statistics as st
 from rulax.evaluation.normalised import ends
 from rulax.files import jsonable
+from rulax.report.compare import seed_curve
 from rulax.report.plot import carry_forward
 
-CURVE_RESAMPLES = 500
 NEARLY = 0.9  # normalised score that counts as learned, for sample efficiency
 CLEAR = 2.0  # times the spread of its seeds, by which the best rule should be better than untrained
 PROFILE = np.linspace(0.0, 1.2, 25)
@@ -39,16 +39,18 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
     done = {(cell.env, cell.rule): cell for cell in scored if finished(cell)}
     random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED and finished(cell)}
     # Only complete environments: a mean over different environments for each rule would compare nothing.
-    known = [env for env in config.envs if random.get(env) is not None and all((env, rule) in done for rule in config.rules)]
+    known = [
+        env for env in config.env_names if random.get(env) is not None and all((env, rule) in done for rule in config.rule_names)
+    ]
     warnings = [f"{cell.title}: {failure(cell)}" for cell in cells if cell.purpose == UNTRAINED and failure(cell)]
     # Counted and not left out, or a rule would gain by failing where others do badly.
     warnings += [f"{cell.title}: {failure(cell)}; it counts as untrained" for cell in scored if failure(cell)]
     warnings += [f"{env}: no episode of an untrained agent ended, so it has no scores" for env in random if random[env] is None]
-    returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rules}
+    returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rule_names}
     scale = Scale(config, known, random, returns, warnings)
-    facts = [rule_facts(rule, cells) for rule in config.rules]
+    facts = [rule_facts(*names, cells) for names in zip(config.rules, config.rule_names, strict=True)]
     described = [describe_cell(cell, config, scale, facts) for cell in scored]
-    complete = len(done) == len(scored) and len(random) == len(config.envs)
+    complete = len(done) == len(scored) and len(random) == len(config.env_names)
     left = sum(not finished(cell) for cell in cells)
     if left:
         warnings.insert(0, f"unfinished: {left} of {len(cells)} cells are not trained to their end")
@@ -57,13 +59,13 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
         "finished": complete,
         "seeds": config.seeds,
         "steps": config.steps,
-        "environments": [environment_facts(env, known, random, scale) for env in config.envs],
+        "environments": [environment_facts(env, known, random, scale) for env in config.env_names],
         "rules": facts,
         "cells": described,
         "statistics": all_statistics(config, known, returns, scale),
         "normalisation": scale.words(),
         "tuning": tuning(config, cells) if config.tune else None,
-        "warnings": st.too_few(config.seeds, max(1, len(known))) + warnings,
+        "warnings": alone(config) + st.too_few(config.seeds, max(1, len(known))) + warnings,
         "settings": record["settings"],
         "versions": record["versions"],
         "commit": record["commit"],
@@ -84,6 +86,13 @@ def untrained_return(run: Run | None) -> float | None:
     # Weighted by episodes, since a row in which one episode ended says less than one in which hundreds did.
     ended = episodes > 0
     return float((returns[ended] * episodes[ended]).sum() / episodes[ended].sum()) if ended.any() else None
+
+
+def alone(config: CompareConfig) -> list[str]:
+    """What to say of a comparison of one rule: it is trained all the same."""
+    (first, *others) = config.rule_names
+    line = f"name another rule, for example --rules {first} {'ppo' if first != 'ppo' else 'actor_critic'}"
+    return [] if others else [f"with one rule there is nothing to compare: {first} is only measured; {line}"]
 
 
 def final_returns(config: CompareConfig, cells: list[Cell], random: dict[str, Any], warnings: list[str]) -> np.ndarray:
@@ -154,7 +163,6 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
     steps = run.steps if run else np.zeros(0)
     # Otherwise the mean curve would jump whenever a seed has no episode that ends in a row.
     returns = carry_forward(run.returns) if run and len(steps) else np.zeros((0, config.seeds))
-    band = st.interval(lambda curves: curves.mean(-2), returns.T, resamples=CURVE_RESAMPLES)
     scores = scale.normalise(returns[..., None], [cell.env])[..., 0] if cell.env in scale.reference else None
     role = role_of(cell.env, facts["trained_on"], facts["validated_on"]) if facts["discovered"] else None
     reached = st.steps_to_threshold(steps, scores, NEARLY) if scores is not None and len(steps) else None
@@ -165,7 +173,7 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
         "failed": failure(cell),
         "role": role,  # what the environment was to the rule's discovery
         "folder": f"{cell.purpose}/{cell.folder.name}",
-        "curve": {"steps": jsonable(steps), "mean": jsonable(band.value), "low": jsonable(band.low), "high": jsonable(band.high)},
+        "curve": seed_curve(steps, returns),
         "final_returns": jsonable(np.array(run.final_returns, float)) if run else [],
         "area_under_curve": jsonable(st.area_under_curve(steps, returns)) if len(steps) else [],
         "steps_to_learn": jsonable(reached) if reached is not None else [],
@@ -213,7 +221,7 @@ def all_statistics(config: CompareConfig, known: list[str], returns: dict[str, n
     if not known:
         return {"environments": {}, "overall": None, "held_out": None}
     each = {env: {rule: shown(st.interquartile_mean, returns[rule][:, [n]]) for rule in returns} for n, env in enumerate(known)}
-    scores = {rule: scale.normalise(returns[rule], known) for rule in config.rules}
+    scores = {rule: scale.normalise(returns[rule], known) for rule in config.rule_names}
     apart = [n for n, env in enumerate(known) if known_roles().get(env.partition(":")[0], HELD_OUT) == HELD_OUT]
     # Where all environments are held out, or none is, the second table would repeat the first or be empty.
     some = {rule: values[:, apart] for rule, values in scores.items()} if 0 < len(apart) < len(known) else None
@@ -247,8 +255,11 @@ def rule_statistics(scores: np.ndarray) -> dict[str, Any]:
 
 
 def shown(statistic: st.Statistic, *scores: np.ndarray) -> dict[str, Any]:
-    """A statistic with its interval, for JSON."""
-    return {name: jsonable(part) for name, part in st.interval(statistic, *scores)._asdict().items()}
+    """A statistic with its interval, for JSON; none where no resample differs, from which a bootstrap can learn nothing."""
+    found = st.interval(statistic, *scores)
+    if found.value.ndim == 0 and found.low == found.high:
+        found = found._replace(low=np.full((), np.nan), high=np.full((), np.nan))
+    return jsonable(found._asdict())
 
 
 # -- tuning --------------------------------------------------------------------------------------------------------------------
@@ -258,22 +269,24 @@ def tuning(config: CompareConfig, cells: list[Cell]) -> dict[str, Any]:
     """What the trials found: every rule's score in every trial, and the settings that it is compared with."""
     random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED}
     # NaN stays where a trial failed or no episode ended; `trial_scores` counts it like an untrained agent.
-    returns: dict[str, np.ndarray] = {rule: np.full((len(trials(config)), len(config.envs)), np.nan) for rule in config.rules}
+    returns: dict[str, np.ndarray] = {
+        rule: np.full((len(trials(config)), len(config.env_names)), np.nan) for rule in config.rule_names
+    }
     for cell in cells:
         run = read_cell(cell) if cell.purpose == TUNE and failure(cell) is None else None
         if run and any(value is not None for value in run.final_returns):
             final = np.array(run.final_returns, float)
-            returns[cell.rule][cell.trial, config.envs.index(cell.env)] = final[np.isfinite(final)].mean()
-    scores = {rule: trial_scores(returns, rule, [random.get(env) for env in config.envs]) for rule in config.rules}
+            returns[cell.rule][cell.trial, config.env_names.index(cell.env)] = final[np.isfinite(final)].mean()
+    scores = {rule: trial_scores(returns, rule, [random.get(env) for env in config.env_names]) for rule in config.rule_names}
     # Of equal trials the first, so the choice is the same whenever it is computed again after an interruption.
-    best = {rule: int(np.argmax(scores[rule])) for rule in config.rules}
+    best = {rule: int(np.argmax(scores[rule])) for rule in config.rule_names}
     return {
         "trials": trials(config),
         "seeds": config.tune_seeds,
         "steps": config.tune_steps,
         "rules": {
             rule: {"chosen": trials(config)[best[rule]], "scores": jsonable(scores[rule]), "returns": jsonable(returns[rule])}
-            for rule in config.rules
+            for rule in config.rule_names
         },
         "words": f"{len(trials(config))} trials for every rule, on seeds of their own; one choice for all environments",
     }

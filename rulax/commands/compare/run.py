@@ -6,15 +6,14 @@ The folder of a comparison holds `config.json`, `compare.json` (all results) and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from rulax.commands.compare.cells import SCORE, CellsProgress, cost_of, finished, named, train_cell
-from rulax.commands.compare.results import results
-from rulax.commands.compare.setup import KIND, Record, Setup, fresh, resumed
+from rulax.commands.compare.results import alone, results
+from rulax.commands.compare.setup import KIND, Setup, fresh, resumed
 from rulax.commands.compare.show import Comparison, show
-from rulax.commands.driver import Driver, Stopped, drive, stopped_text
+from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
 from rulax.commands.progress import Status, make_progress
 from rulax.commands.signals import StopRequest
 from rulax.errors import Interrupted, UserError
@@ -35,6 +34,8 @@ def compare_from(values: dict[str, Any]) -> Comparison:
     setup, progress = Setup(config), make_progress(config.quiet)
     # Before the folder is made and signals are caught: a mistake in the last cell must not show after hours of training the first.
     setup.prepare_all()
+    for sentence in alone(config):  # now, while it can still be changed, and again beside the results
+        progress.message(f"note: {sentence}")
     with StopRequest(progress.message) as stop:
         setup.move_to(folders.create_new(config.out, KIND, config.envs[0]))
         setup.choose()
@@ -43,17 +44,16 @@ def compare_from(values: dict[str, Any]) -> Comparison:
         return drive(CompareJob(setup, record), progress, stop)
 
 
-class CompareJob:
-    """One comparison in progress."""
+class CompareJob(Job[Comparison]):
+    """One comparison in progress. Every cell has checkpoints of its own, and closes itself."""
 
-    checkpoint_minutes = math.inf  # every cell has checkpoints of its own
-
-    def __init__(self, setup: Setup, record: Record):
+    def __init__(self, setup: Setup, record: dict[str, Any]):
         self.setup, self.record, self.folder = setup, record, setup.folder
-        self.title = f"compare {' '.join(setup.config.rules)}"
+        self.title = f"compare {' '.join(setup.config.rule_names)}"
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Every cell to its end."""
+        self.write()  # with no results yet: whoever watches sees the curves of the first cell grow
         progress = CellsProgress(driver.progress, self.setup.cells)
         for number in range(len(self.setup.cells)):
             if self.setup.cells[number].purpose == SCORE:
@@ -86,9 +86,6 @@ class CompareJob:
         progress.leave(cost_of(cell).seconds)
         self.write()
 
-    def save(self) -> None:
-        """Nothing: cells save themselves."""
-
     def write(self) -> Comparison:
         """All that is known, into the folder."""
         found = results(self.setup.config, self.record, self.setup.cells)
@@ -101,13 +98,10 @@ class CompareJob:
         write_compare_page(self.folder)
         return comparison
 
-    def close(self) -> None:
-        """Nothing: cells close themselves."""
-
     def status(self) -> Status:
         """The steps of finished cells; a cell that is being trained reports its own."""
         done = sum(cell.config.steps for cell in self.setup.cells if finished(cell))
-        return Status(done, sum(cell.config.steps for cell in self.setup.cells), 0.0, None, None)
+        return Status(done, sum(cell.config.steps for cell in self.setup.cells), (), None)
 
     def how_to_go_on(self) -> str:
         """What an interrupted user reads."""

@@ -7,12 +7,14 @@ import itertools
 from pathlib import Path
 from typing import Any, Literal
 
-from rulax.commands.build import read_spec, split_specs
+from rulax import own
+from rulax.commands.build import read_rule_spec, read_spec, split_specs
 from rulax.commands.preset_files import load_preset, preset_names
-from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, known_keys, read_values, recorded, settings_keys
+from rulax.commands.search_space import join_tuning, tuned_setting
+from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, known_keys, read_values, recorded
 from rulax.envs.registry import steps_on_host
 from rulax.envs.suites import SUITES
-from rulax.errors import SYNONYMS, UserError, suggestion
+from rulax.errors import UserError, matches, suggestion
 from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, recommended_steps, split_ablations
 from rulax.settings import setting
 from rulax.text import convert, to_float
@@ -25,13 +27,13 @@ NOT_FIXED = ("checkpoint_minutes", "platform")  # of a comparison: its cells rec
 
 @dataclasses.dataclass(frozen=True)
 class CompareConfig(HostLoop, Running):
-    """Compare update rules on the same environments with the same budget."""
+    """Compare rules with the same budget: scores with intervals, and who beats whom."""
 
     envs: tuple[str, ...] = setting((), WHAT, positional=True, metavar="ENV...")
     """Environments, each with options if need be (catch:rows=5,columns=5), or suites: classic, grids, minatar, bsuite."""
     rules: tuple[str, ...] = setting((), WHAT, metavar="NAME|FILE")
-    """Rules by name or file; a discovered one also without a part, as in disco103:no_yz (no_yz, no_bootstrap, no_lifetime,
-    no_value, no_next_policy)."""
+    """Rules by name or file, or your own as file.py:name; each with options if need be (ppo:clip=0.1,learning_rate=1e-3), a
+    discovered one also without a part, as in disco103:no_yz (no_yz, no_bootstrap, no_lifetime, no_value, no_next_policy)."""
     seeds: int = setting(5, WHAT, at_least=1)
     """Agents per rule and environment, trained side by side; with fewer than 5 little can be said."""
     steps: int = setting(0, WHAT, at_least=1)
@@ -51,6 +53,16 @@ class CompareConfig(HostLoop, Running):
     overrides: dict[str, Any] = setting(dict, settings=AGENTS)
     """Fields of Learning and Network that are the same for all rules, instead of what each recommends."""
 
+    @property
+    def env_names(self) -> tuple[str, ...]:
+        """What tables and pages call the environments, in their order."""
+        return short_names(self.envs)
+
+    @property
+    def rule_names(self) -> tuple[str, ...]:
+        """What tables and pages call the rules, in their order."""
+        return short_names(self.rules)
+
 
 def build_compare(values: dict[str, Any]) -> CompareConfig:
     """A configuration with everything resolved, so that it can be written down and compared with another."""
@@ -59,6 +71,7 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     given["envs"] = expand(split_specs(given.get("envs", ())))
     given["reference"] = join_references(given.get("reference", ()), given["envs"])
     given["tune"] = join_tuning(given.get("tune", ()))
+    given["rules"] = split_specs(given.get("rules", ()))
     if not given.get("rules"):
         raise UserError("which rules? for example: rulax compare catch --rules ppo actor_critic (`rulax rules` lists them all)")
     for kind in ("envs", "rules"):
@@ -66,7 +79,7 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
         if twice:
             raise UserError(f"{'environment' if kind == 'envs' else 'rule'} '{twice[0]}' occurs twice; name each once")
     if "steps" not in given:
-        given["steps"] = min(recommended_steps(rule) for rule in given["rules"])
+        given["steps"] = min(recommended_steps(read_rule_spec(rule).rule) for rule in given["rules"])
     if not given.get("tune_steps"):
         given["tune_steps"] = given["steps"]
     config = assemble(CompareConfig, given)
@@ -81,16 +94,39 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     return config
 
 
+def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """References to a user's own parts by their last part, unless two of them share it."""
+    short = tuple(map(own.shown, names))
+    return tuple(name if short.count(each) > 1 else each for name, each in zip(names, short, strict=True))
+
+
 def expand(names: tuple[str, ...]) -> tuple[str, ...]:
     """Suites as their environments."""
     if not names:
         raise UserError(f"compare in which environments? for example: rulax compare catch (suites: {', '.join(SUITES)})")
+    for name in names:
+        check_suite(name)
     return tuple(env for name in names for env in (SUITES[name].environments if name in SUITES else (name,)))
+
+
+def check_suite(name: str) -> None:
+    """Refuse a misspelt suite; whatever else is unknown is left to the registry of environments, which knows more about those."""
+    from rulax.envs.registry import list_environments
+
+    environments = [entry.name for entry in list_environments()]
+    # Names of environments that the list does not hold have a slash, a colon or a capital letter: gymnax/CartPole-v1.
+    if name in (*SUITES, *environments) or not name.islower() or not name.isidentifier() or own.is_own(name):
+        return
+    nearest = matches(name, [*SUITES, *environments], 1)
+    if nearest and nearest[0] in SUITES:
+        known = f"suites: {', '.join(SUITES)}; `rulax envs` lists environments"
+        raise UserError(f"unknown suite or environment '{name}'; did you mean '{nearest[0]}'? ({known})")
 
 
 def on_host(env: str) -> bool:
     """Whether an environment, perhaps with options, steps on the CPU."""
-    return steps_on_host(read_spec(env).env)
+    spec = read_spec(env)
+    return steps_on_host(spec.env, spec.options)
 
 
 def suite_of(env: str) -> str | None:
@@ -117,39 +153,23 @@ def references(config: CompareConfig) -> dict[str, float]:
         env, equals, number = text.rpartition("=")
         if not equals:
             raise UserError(f"--reference expects ENV=RETURN, not '{text}'")
-        if env not in config.envs:
-            raise UserError(f"--reference names '{env}', which is not compared{suggestion(env, config.envs)}")
-        found[env] = to_float(f"--reference {env}", number)
+        if env not in (*config.envs, *config.env_names):
+            raise UserError(f"--reference names '{env}', which is not compared{suggestion(env, config.env_names)}")
+        name = config.env_names[config.envs.index(env)] if env in config.envs else env
+        found[name] = to_float(f"--reference {env}", number)
     return found
 
 
 # -- tuning --------------------------------------------------------------------------------------------------------------------
 
 
-def join_tuning(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """`("lr=1", "2", "unroll=8")` -> `("lr=1,2", "unroll=8")`: reading a list of words has split the values at the commas."""
-    joined: list[str] = []
-    for part in parts:
-        if "=" in part:
-            joined.append(part)
-        elif joined:
-            joined[-1] += f",{part}"
-        else:
-            raise UserError(f"--tune expects KEY=A,B,C, for example lr=1e-4,3e-4,1e-3, not '{part}'")
-    return tuple(joined)
-
-
 def trials(config: CompareConfig) -> list[dict[str, Any]]:
     """Every combination of the values to try; none if nothing is tuned."""
-    known, choices = known_keys(CompareConfig), {}
-    tunable = settings_keys(CompareConfig)
+    known = known_keys(CompareConfig)
+    choices: dict[str, list[Any]] = {}
     for text in config.tune:
         key, _, values = text.partition("=")
-        name = SYNONYMS.get(key, key)
-        if name not in tunable:
-            raise UserError(f"--tune: '{key}' is not a setting of an agent or its learning{suggestion(key, tunable)}")
-        if name in choices or name in config.overrides:
-            raise UserError(f"--tune: {name} is set twice")
+        name = tuned_setting(key, CompareConfig, {*choices, *config.overrides})
         choices[name] = [convert(f"--tune {key}", known[name], value) for value in values.split(",") if value]
         # One value is not a search: as an override it would cost no trials.
         if len(set(choices[name])) < 2:
@@ -189,5 +209,5 @@ def settings_of(config: CompareConfig) -> dict[str, Any]:
 
 def is_file(rule: str) -> Path | None:
     """The file that a rule comes from, if it does."""
-    base, _ = split_ablations(rule)
+    base, _ = split_ablations(read_rule_spec(rule).rule)
     return Path(base) if base.endswith(FILE_ENDINGS) else EMBEDDED.get(base)

@@ -20,10 +20,9 @@ from rulax.records import folder as folders
 from rulax.records.provenance import fingerprint, how_made
 
 KIND = "compare"
-Record = dict[str, Any]
 
 
-def fresh(values: dict[str, Any]) -> tuple[CompareConfig, Record]:
+def fresh(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
     """A new comparison: its configuration and what its config.json will say."""
     config = build_compare(values)
     check_bounds(config)
@@ -34,7 +33,7 @@ def fresh(values: dict[str, Any]) -> tuple[CompareConfig, Record]:
     return config, how_made(KIND, settings, rule_files=hashes(config.rules), fingerprint=fingerprint(fixed))
 
 
-def resumed(values: dict[str, Any]) -> tuple[CompareConfig, Record]:
+def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
     """An earlier comparison, with the changes that a resumed one may make."""
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
@@ -87,4 +86,8 @@ class Setup:
         if self.undecided and all(finished(cell) for cell in self.cells if cell.purpose != SCORE):
             self.undecided = False
             found = tuning(self.config, self.cells)["rules"]
-            self.cells = plan(self.config, self.folder, {rule: found[rule]["chosen"] for rule in self.config.rules})
+            self.cells = plan(
+                self.config,
+                self.folder,
+                {rule: found[name]["chosen"] for rule, name in zip(self.config.rules, self.config.rule_names, strict=True)},
+            )

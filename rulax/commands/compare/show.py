@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rulax.commands.driver import print_places
-from rulax.errors import UserError
+from rulax.commands.driver import as_text, make_table, print_places
+from rulax.files import load_json
 from rulax.records.folder import COMPARISON, REPORT
 from rulax.report.compare import AGGREGATES
 from rulax.text import count, duration, plural
@@ -25,11 +23,7 @@ class Comparison:
     @classmethod
     def load(cls, folder: str | Path) -> Comparison:
         """From its folder."""
-        path = Path(folder) / COMPARISON
-        try:
-            return cls(Path(folder), json.loads(path.read_text()))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read: {error}") from None
+        return cls(Path(folder), load_json(Path(folder) / COMPARISON))
 
     @property
     def finished(self) -> bool:
@@ -61,16 +55,17 @@ class Comparison:
     @property
     def table(self) -> str:
         """The tables as text."""
-        from rich.console import Console
-
-        # A fixed width: text that is printed later, or in a notebook, cannot know how wide its terminal will be.
-        console = Console(file=io.StringIO(), width=110, highlight=False)
-        print_tables(console, self)
-        return console.file.getvalue()  # type: ignore[attr-defined]
+        return as_text(lambda console: print_tables(console, self))
 
     def __repr__(self) -> str:
         state = "" if self.finished else ", unfinished"
         return f"Comparison({', '.join(self.rules)} in {len(self.results['environments'])} environments{state})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: returns with their intervals, and the curves."""
+        from rulax.report.notebook import comparison_html
+
+        return comparison_html(self.results)
 
 
 def show(comparison: Comparison, quiet: bool) -> None:
@@ -124,7 +119,7 @@ def print_tables(console: Any, comparison: Comparison) -> None:
 
 def returns_table(comparison: Comparison) -> Any:
     """One row per environment, one column per rule; the best is bold."""
-    table = make_table("environment", [*comparison.rules, "untrained"])
+    table = make_table("environment", [*map(escaped, comparison.rules), "untrained"])
     for env in comparison.results["environments"]:
         name = escaped(env["name"]) + (" *" if env["held_out"] else "")
         if not env["complete"]:
@@ -139,7 +134,7 @@ def returns_table(comparison: Comparison) -> Any:
 
 def scores_table(group: dict[str, Any]) -> Any:
     """One row per aggregate."""
-    table = make_table("", list(group["rules"]))
+    table = make_table("", [*map(escaped, group["rules"])])
     for name, words in AGGREGATES.items():
         values = {rule: found[name] for rule, found in group["rules"].items()}
         best = (min if name == "optimality_gap" else max)(value["value"] for value in values.values())
@@ -149,21 +144,10 @@ def scores_table(group: dict[str, Any]) -> Any:
 
 def improvement_table(rules: list[str], improvement: list[dict[str, Any]]) -> Any:
     """One row and one column per rule."""
-    table = make_table("", rules)
+    table = make_table("", [*map(escaped, rules)])
     found = {(pair["rule"], pair["over"]): pair["probability"] for pair in improvement}
     for rule in rules:
         table.add_row(escaped(rule), *(cell(found[rule, other]) if rule != other else "" for other in rules))
-    return table
-
-
-def make_table(first: str, others: list[str]) -> Any:
-    """Names to the left, numbers to the right."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(escaped(name), justify="right", overflow="fold")
     return table
 
 

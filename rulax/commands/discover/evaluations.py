@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,18 +13,19 @@ from typing import Any
 from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.discovery.evaluate import Baselines, Evaluation, evaluation_steps, measure_baselines
 from rulax.discovery.population import listed
+from rulax.envs.base import Environment
 from rulax.errors import TrainingStopped
-from rulax.files import read_json, write_json
+from rulax.files import jsonable, read_json, write_json
 from rulax.parallel.together import together
-from rulax.records.rows import number
+from rulax.records.folder import BASELINES
 
-BASELINES = "baselines.json"
 HAND_DESIGNED = "actor_critic"
 Say = Callable[[str], None]
+Phase = Callable[[str, int, int], None]  # what is being done, how many of its parts are done, of how many
 
 
 @dataclasses.dataclass
-class Result:
+class Scores:
     """The returns of fresh agents with one rule."""
 
     step: int
@@ -41,7 +44,7 @@ class Result:
         """One line of `metrics.jsonl`."""
         row: dict[str, Any] = {"kind": "evaluation", "step": self.step, "seconds": round(seconds, 3)}
         row |= {"training_score": self.training_score, "validation_score": self.validation_score}
-        row |= {f"evaluation_return/{name}": number(value) for name, value in self.returns.items()}
+        row |= {f"evaluation_return/{name}": jsonable(value) for name, value in self.returns.items()}
         return row | {f"score/{name}": value for name, value in self.scores.items()}
 
 
@@ -54,16 +57,17 @@ class Evaluator:
         self.steps = evaluation_steps(prepared.recipe, prepared.config.evaluation_updates)
         self.evaluations: dict[str, Evaluation] = {}
         self.baselines: dict[str, Baselines] = {}
+        self.seconds: float | None = None  # that the last evaluation took, compiling not counted; None before the first
 
-    def measure(self, say: Say, phase: Say) -> None:
+    def measure(self, say: Say, phase: Phase) -> None:
         """The baselines, once per run; a resumed run reads them from its folder."""
         path = self.folder / BASELINES
         saved = read_json(path)
         missing = [name for name in self.environments if name not in saved]
         if missing:
-            phase(f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}")
+            text = f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}"
             # At once, because most of the time is compilation, which uses one core for each program.
-            found = together(lambda name: self.measure_one(name, self.environments[name]), missing)
+            found = together(lambda name: self.measure_one(name, self.environments[name]), missing, functools.partial(phase, text))
             saved |= {name: baselines._asdict() for name, baselines in zip(missing, found, strict=True)}
             write_json(path, saved)
         self.baselines = {name: Baselines(**saved[name]) for name in self.environments}
@@ -71,16 +75,16 @@ class Evaluator:
         for name in missing:
             self.warn(name, say)
 
-    def measure_one(self, name: str, environment: Any) -> Baselines:
+    def measure_one(self, name: str, environment: Environment) -> Baselines:
         """Both baselines of one family."""
         from rulax.rules.registry import make_rule
 
         recipe, seeds = self.prepared.recipe, self.prepared.config.evaluation_seeds
         hand_designed = make_rule(HAND_DESIGNED)
-        # As many streams as the discovered rule has: episodes get as long a time to end. All else is as recommended.
-        hand_designed = hand_designed._replace(
-            learning=dataclasses.replace(hand_designed.learning, streams=recipe.learning.streams)
-        )
+        # As many streams as the discovered rule has: episodes get as long a time to end. Its schedule ends with the evaluation, so
+        # that it is at its best when it is measured. All else is as recommended.
+        learning = dataclasses.replace(hand_designed.learning, streams=recipe.learning.streams, schedule_steps=0)
+        hand_designed = hand_designed._replace(learning=learning)
         found = measure_baselines(name, environment, recipe, hand_designed, seeds, self.steps)
         # Without a return there is no scale for scores. Stopped now, before hours of meta-steps that could not be judged.
         if not all(math.isfinite(value) for value in found):
@@ -101,30 +105,34 @@ class Evaluator:
                 "a score of 1 there means one unit of return; a larger --evaluation-updates may help"
             )
 
-    def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Say) -> Result | None:
+    def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Phase) -> Scores | None:
         """The rule on fresh agents in every family; None if the user asked to stop."""
         returns = {}
         # Made when first needed and kept: every evaluation of a run uses the same compiled programs.
         if not self.evaluations:
-            phase(f"compiling the evaluation in {listed(list(self.environments))}")
-            self.evaluations = {name: self.make_evaluation(name) for name in self.environments}
-            together(lambda evaluation: evaluation.prepare(), self.evaluations.values())
-        for name, evaluation in self.evaluations.items():
+            made = {name: self.make_evaluation(name) for name in self.environments}
+            text = f"compiling the evaluation in {listed(list(made))}"
+            together(lambda evaluation: evaluation.prepare(), made.values(), functools.partial(phase, text))
+            self.evaluations = made
+        began = time.monotonic()
+        for done, (name, evaluation) in enumerate(self.evaluations.items()):
+            phase(f"evaluating the rule of meta-step {step}", done, len(self.evaluations))
             found = evaluation.run(rule_params, stopped)
             # Families that are already done are thrown away too, since a mean over some would be of other families than the rest.
             if found is None:
                 return None
             returns[name] = found
+        self.seconds = time.monotonic() - began
         return self.judge(step, returns)
 
     def make_evaluation(self, name: str) -> Evaluation:
         """Fresh agents in one family."""
         return Evaluation(name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps)
 
-    def judge(self, step: int, returns: dict[str, float]) -> Result:
+    def judge(self, step: int, returns: dict[str, float]) -> Scores:
         """Returns as scores, and their means over the two kinds of families."""
         scores = {name: self.baselines[name].score(value) for name, value in returns.items()}
         training = [scores[name] for name in self.prepared.training]
         validation = [scores[name] for name in self.prepared.validation]
         held_out = sum(validation) / len(validation) if validation else None
-        return Result(step, returns, scores, sum(training) / len(training), held_out)
+        return Scores(step, returns, scores, sum(training) / len(training), held_out)

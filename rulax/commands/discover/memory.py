@@ -14,6 +14,7 @@ from typing import Any
 
 from rulax.discovery.discover import Discoverer, Plan
 from rulax.discovery.memory import ONE_PASS, STRATEGIES
+from rulax.discovery.population import Family
 from rulax.errors import UserError
 from rulax.files import read_json, write_json
 from rulax.parallel.machine import free_memory
@@ -84,7 +85,7 @@ def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str
     return {"bounds": bounds, "predicted": predicted, "predicted_for": largest.name}
 
 
-def predict(discoverer: Discoverer, family: Any, phase: Say) -> dict[str, int]:
+def predict(discoverer: Discoverer, family: Family, phase: Say) -> dict[str, int]:
     """The compiler's bytes for one family under every strategy that its learner allows."""
     learning = family.recipe.learning
     # Two strategies know only one gradient per update; compiling them here would raise.

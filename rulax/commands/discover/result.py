@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rulax.commands.discover.settings import DiscoverConfig
+from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.files import write_json
 from rulax.records import folder as folders
 from rulax.records.rows import Row
 from rulax.report import discover_plot
-
-RULE, LAST = "rule.safetensors", "last.safetensors"
+from rulax.report.plot import save_figure
 
 
 class Spent(NamedTuple):
@@ -25,13 +25,16 @@ class Spent(NamedTuple):
     bad_agents: int
 
     @classmethod
-    def of(cls, prepared: Any, steps: int, seconds: float, cpu_seconds: float, bad: int) -> Spent:
+    def of(cls, prepared: PreparedDiscovery, steps: int, seconds: float, cpu_seconds: float, bad: int) -> Spent:
         """Counted from the settings; evaluations are not counted, except in time."""
         settings, learning = prepared.discoverer.settings, prepared.recipe.learning
         # Every antithetic pair lives two more windows, beside the one that the population itself lives.
         lives = 1 + 2 * settings.pairs if settings.estimator == "evolution" else 1
-        updates = settings.window * lives
-        unrolls = updates * learning.unroll + settings.validation_unroll * lives
+        whole = settings.fitness == "lifetime"
+        # Whole lives are as long as `draw_budget` makes them on average, and need no validation.
+        updates = round(len(settings.lifetimes) / sum(1 / each for each in settings.lifetimes)) if whole else settings.window
+        unrolls = (updates * learning.unroll + (0 if whole else settings.validation_unroll)) * lives
+        updates *= lives
         if settings.objective == "bootstrap":
             updates += settings.bootstrap_updates
             unrolls += settings.bootstrap_updates * learning.unroll + settings.validation_unroll
@@ -50,7 +53,7 @@ class DiscoveryRun:
     @property
     def rule_path(self) -> Path:
         """The best rule: `rulax.train("catch", rule=str(run.rule_path))`."""
-        return self.folder / RULE
+        return self.folder / folders.RULE
 
     @property
     def scores(self) -> dict[str, Any]:
@@ -66,7 +69,7 @@ class DiscoveryRun:
         """Scores and returns as a matplotlib figure; also written to `path`, if there is one."""
         figure = discover_plot.discovery_figure(self.config, self.rows, self.baselines)
         if path is not None:
-            discover_plot.save_figure(Path(path), figure)
+            save_figure(Path(path), figure)
         return figure
 
     def write_results(self) -> None:

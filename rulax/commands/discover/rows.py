@@ -1,18 +1,23 @@
-"""The rows of `metrics.jsonl` in discovery: what a meta-step measures, as means over meta-steps; and the line of progress."""
+"""The rows of `metrics.jsonl` in discovery: what a meta-step measures, as means over meta-steps."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rulax.records.rows import COUNT, Row, Totals, number
-from rulax.text import count, duration, shown_return
+from rulax.files import jsonable
+from rulax.records.rows import COUNT, Row, Totals, finite_mean
 
 SUMS = ("episodes", "episode_return")  # per family; other sums over episodes are not shown
 LEFT_OUT = ("episode_length", "bad_rewards")
-PER_FAMILY = ("outer_loss", "meta_gradient_norm")  # means over the agents of each family, as `outer_loss/catch`
-MOST_SHOWN = 3  # families in a line of progress
+NORMS = ("meta_gradient_norm", "meta_gradient_norm_of_mean")  # of each family; the optimiser reports those over all families
+# What is shown of each family, as `outer_loss/catch`: means over its agents, under the names that say so.
+PER_FAMILY = {
+    "outer_loss": "outer_loss",
+    "meta_gradient_norm": "meta_gradient_mean_of_norms",
+    "meta_gradient_norm_of_mean": "meta_gradient_norm_of_mean",
+}
 META, EVALUATION = "meta", "evaluation"
 
 
@@ -25,7 +30,7 @@ def flatten(metrics: dict[str, Any]) -> dict[str, float]:
     """One number per name from the metrics of one meta-step.
 
     Args:
-        metrics: by family, [A] each, and under "" those of the optimiser, which are scalars.
+        metrics: by family, [K] for its K agents or [] for all of them; and under "" those of the optimiser, which are scalars.
 
     Returns:
         Sums over episodes by family (`episodes/catch`), the metrics of `PER_FAMILY` also by family, everything else as a mean over
@@ -36,21 +41,14 @@ def flatten(metrics: dict[str, Any]) -> dict[str, float]:
     for family, named in families.items():
         # Summed in double precision: many episodes of large returns would lose digits in single.
         values |= {f"{name}/{family}": float(np.sum(named[name], dtype=np.float64)) for name in SUMS}
-        values |= {f"{name}/{family}": finite_mean(named[name]) for name in PER_FAMILY if name in named}
+        values |= {f"{shown}/{family}": finite_mean(named[name]) for name, shown in PER_FAMILY.items() if name in named}
     # All families are trained by the same recipe, so the first one's metrics are everybody's.
     shared = next(iter(families.values()))
     for name in shared:
-        if name not in (*SUMS, *LEFT_OUT, "meta_gradient_norm"):  # the optimiser reports the norm over all families
+        if name not in (*SUMS, *LEFT_OUT, *NORMS):
             # A mean of means, so that every family counts the same, however many of its agents had a finite number.
             values[name] = finite_mean([finite_mean(named[name]) for named in families.values() if name in named])
     return values
-
-
-def finite_mean(values: Any) -> float:
-    """The mean of the finite ones; NaN if there are none."""
-    array = np.asarray(values, np.float64)
-    finite = array[np.isfinite(array)]
-    return float(finite.mean()) if finite.size else float("nan")
 
 
 def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
@@ -65,35 +63,11 @@ def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
         if name.startswith("episodes/"):
             family = name.removeprefix("episodes/")
             # Divided only now: a mean over meta-steps of mean returns would give few episodes the weight of many.
-            row[f"return/{family}"] = number(sums[f"episode_return/{family}"] / total) if total else None
+            row[f"return/{family}"] = jsonable(sums[f"episode_return/{family}"] / total) if total else None
         elif name == "bad_agents":
             # A count, which must add up to the total over all rows.
             row[name] = int(total)
         else:
             measured = sums[name + COUNT]
-            row[name] = number(total / measured) if measured else None
+            row[name] = jsonable(total / measured) if measured else None
     return row
-
-
-class DiscoveryStatus(NamedTuple):
-    """How far discovery has come."""
-
-    step: int
-    total: int
-    steps_per_second: float
-    seconds_left: float | None
-    score: float | None  # of the last evaluation
-    held_out: bool  # whether that score is of families held out
-    returns: dict[str, float | None]
-    gradient_norm: float | None
-    bad: int
-    counts_steps: bool = True
-
-    def facts(self) -> list[str]:
-        """The numbers that matter, in the order of their importance."""
-        role = "validation" if self.held_out else "training"
-        shown = [f"{name} {shown_return(value)}" for name, value in list(self.returns.items())[:MOST_SHOWN]]
-        more = f", {len(self.returns) - MOST_SHOWN} more" if len(self.returns) > MOST_SHOWN else ""
-        facts = [f"{role} score {shown_return(self.score)}", f"return {', '.join(shown)}{more}" if shown else "return -"]
-        facts += [f"meta-gradient {shown_return(self.gradient_norm)}"] + ([f"{self.bad} left out"] if self.bad else [])
-        return [*facts, f"{count(self.steps_per_second)} meta-steps/s", f"{duration(self.seconds_left)} left"]

@@ -11,28 +11,33 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from rulax.commands import resume as resuming
-from rulax.commands.discover.evaluations import Evaluator, Result
+from rulax.commands.discover.evaluations import Evaluator, Scores
 from rulax.commands.discover.memory import plan_memory
-from rulax.commands.discover.result import LAST, RULE, DiscoveryRun, Spent
-from rulax.commands.discover.rows import DiscoveryStatus, as_iteration, make_row
+from rulax.commands.discover.result import DiscoveryRun, Spent
+from rulax.commands.discover.rows import as_iteration, make_row
 from rulax.commands.discover.settings import DiscoverConfig, build_discover, whole_specs
 from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, prepare_discovery, saved_discovery
-from rulax.commands.discover.show import CARD, as_markdown, as_metadata, card_facts, evaluation_line, show
+from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
 from rulax.commands.driver import Clock, Driver, Pace, Stopped, drive, stopped_text
-from rulax.commands.progress import make_progress
+from rulax.commands.progress import Status, make_progress
 from rulax.commands.settings import parts_of, read_values
 from rulax.commands.signals import StopRequest
+from rulax.discovery.meta_step import MetaState
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
 from rulax.records import checkpoint
 from rulax.records import folder as folders
 from rulax.records.rows import Recorder, RunLog
 from rulax.settings import with_current_names
+from rulax.text import count, shown_return
 
 ROWS = 500  # of the curve: meta-steps are gathered into about so many
 RESULTS = ("first", "best", "last")  # evaluations that are remembered
+FIRST_STEPS = 10  # meta-steps before the rule of the start is evaluated, if no other evaluation comes sooner
+MOST_SHOWN = 3  # families in a line of progress
 
 
 def command(values: dict[str, Any]) -> int:
@@ -93,20 +98,27 @@ def resume(values: dict[str, Any]) -> DiscoveryRun:
         job = DiscoverJob(prepared, folder, state, recorder, Clock(facts["seconds"], facts["cpu_seconds"]))
         job.bad, job.results = facts["bad"], {name: facts[name] for name in RESULTS}
         job.evaluated = facts["evaluated"] if facts["step"] else -1  # at step 0 its row is not kept, so it is made again
+        if job.evaluated < 0:
+            # The start is yet to be evaluated: the same rule again, since the seed determines it. A row of it from after the
+            # checkpoint will be written again.
+            job.start = prepared.discoverer.init(jax.random.key(config.seed)).meta_params
+            job.log.drop("evaluation")
         return drive(job, progress, stop)
 
 
 class DiscoverJob:
     """One discovery in progress."""
 
-    def __init__(self, prepared: PreparedDiscovery, folder: Path, state: Any, recorder: Recorder, clock: Clock):
+    def __init__(self, prepared: PreparedDiscovery, folder: Path, state: MetaState, recorder: Recorder, clock: Clock):
         self.prepared, self.folder, self.config, self.discoverer = prepared, folder, prepared.config, prepared.discoverer
         self.state, self.recorder, self.clock, self.pace = state, recorder, clock, Pace()
         self.log = RunLog(folder, KIND, recorder.step)
         self.evaluator = Evaluator(prepared, folder)
         self.evaluated = -1  # the meta-step of the last evaluation
+        # Evaluated only after the first meta-steps, when it is no longer the rule of the state; a copy, as those consume the state.
+        self.start = jax.tree.map(jnp.copy, state.meta_params)
         self.bad = 0  # meta-gradients that were left out
-        self.results: dict[str, dict[str, Any] | None] = dict.fromkeys(RESULTS)  # a `Result` each
+        self.results: dict[str, dict[str, Any] | None] = dict.fromkeys(RESULTS)  # `Scores` each
         self.latest: dict[str, Any] = {}  # the last row of meta-steps
         self.title = f"discover {self.config.suite}".strip()
         self.checkpoint_minutes = self.config.checkpoint_minutes
@@ -120,25 +132,18 @@ class DiscoverJob:
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Meta-step after meta-step, with evaluations between them."""
-        # Inside of the work, so that Ctrl-C during minutes of compiling still leads to a saved run.
-        self.get_ready(driver)
+        if self.evaluated >= 0:  # a resumed run, which finds the baselines of its scores in its folder
+            self.evaluator.measure(driver.message, driver.phase)
+        if not self.discoverer.done(self.state):
+            # Inside of the work, so that Ctrl-C during minutes of compiling still leads to a saved run.
+            plan_memory(self.discoverer, self.config.memory_limit, self.folder, driver.message, driver.phase)
+            self.discoverer.compile(driver.phase)
         while not self.discoverer.done(self.state):
             self.evaluate_if_due(driver)
             yield
             self.advance()
         self.log.write(self.recorder.flush(self.clock.seconds))
         self.evaluate_if_due(driver)
-
-    def get_ready(self, driver: Driver) -> None:
-        """All that comes before the first meta-step: a plan for memory, baselines, a first evaluation, programs."""
-        done = self.discoverer.done(self.state)
-        if not done:  # first, because it may refuse
-            plan_memory(self.discoverer, self.config.memory_limit, self.folder, driver.message, driver.phase)
-        # Needed even when no meta-step is left, because the results are scores.
-        self.evaluator.measure(driver.message, driver.phase)
-        self.evaluate_if_due(driver)
-        if not done:
-            self.discoverer.compile(driver.phase)
 
     def advance(self) -> None:
         """One meta-step, and its row."""
@@ -158,41 +163,51 @@ class DiscoverJob:
         self.pace.begin(self.step)
 
     def evaluate_if_due(self, driver: Driver) -> None:
-        """At the start, at intervals and at the end; never twice at one meta-step."""
-        due = self.step % self.config.evaluate_every == 0 or self.discoverer.done(self.state)
-        if not due or self.evaluated == self.step:
-            return
+        """At intervals and at the end, never twice at one meta-step; and once the rule of the start."""
+        done, before = self.discoverer.done(self.state), self.clock.seconds
+        # Not at once: baselines and evaluations take minutes to compile, and a user should first see discovery at work.
+        if self.evaluated < 0 and (done or self.step >= min(FIRST_STEPS, self.config.evaluate_every)):
+            self.evaluate(self.start, 0, driver)
+        due = self.step > 0 and self.step % self.config.evaluate_every == 0
+        if (due or done) and self.evaluated != self.step:
+            self.evaluate(self.state.meta_params, self.step, driver)
+        self.pace.leave_out(self.clock.seconds - before)
+
+    def evaluate(self, rule: Any, step: int, driver: Driver) -> None:
+        """The scores of the rule of a meta-step, and its files."""
         driver.check()
-        result = self.evaluator.evaluate(self.state.meta_params, self.step, lambda: driver.stopping, driver.phase)
+        # Also where no meta-step is left, because the results are scores; a second time it does nothing.
+        self.evaluator.measure(driver.message, driver.phase)
+        result = self.evaluator.evaluate(rule, step, lambda: driver.stopping, driver.phase)
         # Half an evaluation is no score; it is made again when the run goes on.
         if result is None:
             raise Stopped
         self.log.write([result.row(self.clock.seconds)])
-        self.evaluated, self.results["last"] = self.step, dataclasses.asdict(result)
+        self.evaluated, self.results["last"] = step, dataclasses.asdict(result)
         self.results["first"] = self.results["first"] or self.results["last"]
         best = self.results["best"]
         # Strictly better: of equal rules the earlier one stays, and a resumed run picks the same.
-        better = best is None or result.choice > Result(**best).choice
+        better = best is None or result.choice > Scores(**best).choice
         if better:
             self.results["best"] = self.results["last"]
         # Rules before the checkpoint: one that says that this step was evaluated promises that its rules are on disk. Killed in
         # between, the evaluation is repeated and writes the same files.
-        self.write_rules(better)
+        self.write_rules(rule, step, better)
         self.save()
         driver.message(evaluation_line(result, better))
 
     # -- what is kept -----------------------------------------------------------------------------------------------------
 
-    def write_rules(self, better: bool) -> None:
-        """The current rule, which may also be the best one."""
+    def write_rules(self, rule: Any, step: int, better: bool) -> None:
+        """The rule that was evaluated, which may also be the best one."""
         from rulax.rules.pretrained import save_rule
 
         # The last result is also the right one for the best rule, since this is only called right after an evaluation.
-        facts = card_facts(self.prepared, self.results["last"], self.spent(), self.evaluator.baselines)
-        for name in (LAST, RULE) if better else (LAST,):
-            save_rule(self.folder / name, self.state.meta_params, self.prepared.sizes, as_metadata(facts))
+        facts = card_facts(self.prepared, self.results["last"], self.spent(step), self.evaluator.baselines)
+        for name in (folders.LAST, folders.RULE) if better else (folders.LAST,):
+            save_rule(self.folder / name, rule, self.prepared.sizes, as_metadata(facts))
         if better:
-            write_atomically(self.folder / CARD, as_markdown(facts))
+            write_atomically(self.folder / folders.CARD, as_markdown(facts))
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -211,7 +226,7 @@ class DiscoverJob:
 
     def conclude(self, finished: bool) -> DiscoveryRun:
         """The run as it stands, with its pictures."""
-        run = DiscoveryRun(self.config, self.folder, self.log.rows, finished, self.spent())
+        run = DiscoveryRun(self.config, self.folder, self.log.rows, finished, self.spent(self.step))
         run.results = dict(self.results)
         run.baselines = {name: each._asdict() for name, each in self.evaluator.baselines.items()}
         run.write_results()
@@ -223,18 +238,30 @@ class DiscoverJob:
 
     # -- what the user reads ----------------------------------------------------------------------------------------------
 
-    def spent(self) -> Spent:
-        """What the run has cost."""
-        return Spent.of(self.prepared, self.step, self.clock.seconds, self.clock.cpu_seconds, self.bad)
+    def spent(self, step: int) -> Spent:
+        """What the run has cost up to a meta-step, in the time until now."""
+        return Spent.of(self.prepared, step, self.clock.seconds, self.clock.cpu_seconds, self.bad)
 
-    def status(self) -> DiscoveryStatus:
+    def status(self) -> Status:
         """What the progress bar shows."""
         speed, left = self.pace.measure(self.step, self.config.steps)
         last = self.results["last"]
-        score = Result(**last).choice if last else None
-        returns = {name: self.latest.get(f"return/{name}") for name in self.prepared.training if self.latest}
-        norm, held_out = self.latest.get("meta_gradient_norm_of_mean"), bool(self.prepared.validation)
-        return DiscoveryStatus(self.step, self.config.steps, speed, left, score, held_out, returns, norm, self.bad)
+        score = Scores(**last).choice if last else None
+        role, families = "validation" if self.prepared.validation else "training", list(self.prepared.training)
+        returns = ", ".join(f"{name} {shown_return(self.latest.get(f'return/{name}'))}" for name in families[:MOST_SHOWN])
+        more = f", {len(families) - MOST_SHOWN} more" if len(families) > MOST_SHOWN else ""
+        facts = [f"{role} score {shown_return(score)}", f"return {returns}{more}" if self.latest else "return -"]
+        facts += [f"meta-gradient {shown_return(self.latest.get('meta_gradient_norm_of_mean'))}"]
+        facts += [f"{self.bad} left out"] if self.bad else []
+        return Status(self.step, self.config.steps, [*facts, f"{count(speed)} meta-steps/s"], self.with_evaluations(left))
+
+    def with_evaluations(self, left: float | None) -> float | None:
+        """Seconds to the end: those of the meta-steps that are left and of their evaluations, once it is known what one takes."""
+        each = self.evaluator.seconds
+        if left is None or each is None:
+            return None
+        every, total = self.config.evaluate_every, self.config.steps
+        return left + each * (-(-total // every) - self.step // every)
 
     def how_to_go_on(self) -> str:
         """What an interrupted user reads."""

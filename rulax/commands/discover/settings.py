@@ -13,7 +13,7 @@ from rulax.commands.build import split_specs
 from rulax.commands.preset_files import SUITES, load_preset, preset_names, read_preset
 from rulax.commands.settings import Running, assemble, read_values
 from rulax.discovery.settings import Discovery
-from rulax.errors import UserError, nearest
+from rulax.errors import UserError, suggestion
 from rulax.metanet.sizes import Sizes
 from rulax.settings import Learning, Network, setting
 
@@ -24,7 +24,7 @@ WHAT = "what to discover"
 
 @dataclasses.dataclass(frozen=True)
 class DiscoverConfig(Running):
-    """Discover an update rule in one or several families of environments."""
+    """Discover an update rule; leaves a run folder with the rule, its card, a page and checkpoint."""
 
     suite: str = setting("", WHAT, positional=True, metavar="SUITE")
     """One of the suites named below, or environments separated by commas, for example catch:rows=5,columns=5,grid/delayed."""
@@ -45,8 +45,8 @@ class DiscoverConfig(Running):
     evaluation_updates: int = setting(200, "evaluation", at_least=1)
     """Updates of each of them."""
     memory_limit: float = setting(0.0, "run", at_least=0, on_resume=True)
-    """Gigabytes that discovery may take; 0 means 80 % of what is free. It counts when a run first plans its memory; a resumed run
-    keeps that plan, because another one would differ in the last bits."""
+    """Gigabytes that discovery may take; 0 means 80 % of what is free. With --resume it counts only for a run that was stopped
+    before it had planned its memory: a plan is kept, because another one would differ in the last bits."""
     most_bad: int = setting(100, "run", at_least=0, on_resume=True)
     """Meta-gradients that may be other than finite before the run stops; each is left out and counted."""
     preset: str = setting("", "run", metavar="FILE")
@@ -109,9 +109,11 @@ def suite_values(suite: str, envs_named: bool) -> dict[str, Any]:
 
     word = split_specs((suite,))[0].partition(":")[0]
     environments = {entry.name for entry in list_environments()}
-    match = nearest(word, suites)
+    hint = suggestion(word, suites)
     # A misspelt suite looks like an environment. Names with commas or slashes are clearly meant as environments, and the registry
     # reports them better.
-    if word not in environments and match and "," not in suite and "/" not in word:
-        raise UserError(f"unknown suite or environment '{word}'; did you mean '{match}'?")
+    if word not in environments and hint and "," not in suite and "/" not in word:
+        raise UserError(
+            f"unknown suite or environment '{word}'{hint} (suites: {', '.join(suites)}; `rulax envs` lists environments)"
+        )
     return base | {"envs": (suite,)}

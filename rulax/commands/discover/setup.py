@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rulax.commands import build
 from rulax.commands.build import read_spec, user_errors, with_options
 from rulax.commands.discover.settings import DiscoverConfig, whole_specs
+from rulax.commands.fields import changeable
 from rulax.commands.settings import assemble, check_bounds, override, read_values, recorded
 from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import Discovery
@@ -22,19 +23,9 @@ if TYPE_CHECKING:
     from rulax.discovery.discover import Discoverer
     from rulax.envs.base import Environment
     from rulax.rules.base import Recipe
+    from rulax.rules.pretrained import RuleFile
 
 KIND = "discover"
-FIXES_THE_RESULT = (
-    "envs",
-    "validation",
-    "seed",
-    "init",
-    "rule_options",
-    "evaluate_every",
-    "evaluation_seeds",
-    "evaluation_updates",
-    "precision",
-)
 
 
 class PreparedDiscovery(NamedTuple):
@@ -61,6 +52,8 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     recipe = build.make_recipe(config.init or "disco", config.rule_options, config.overrides)
     # Before JAX starts, since it needs no more than the settings.
     check_passes(settings, recipe)
+    check_schedule(recipe)
+    check_plain(recipe)
     build.start_jax(config.platform, config.precision)
     with user_errors():
         sizes = sizes_of(config)
@@ -105,7 +98,22 @@ def check_start(name: str) -> None:
         )
 
 
-def check_passes(settings: Discovery, recipe: Any) -> None:
+def check_schedule(recipe: Recipe) -> None:
+    """A schedule ends with the lifetime of each agent: no other length is possible, and one that is given would do nothing."""
+    if recipe.learning.schedule_steps:
+        raise UserError(
+            "schedule_steps is for training: in discovery a schedule ends with the lifetime of each agent; leave it out"
+        )
+
+
+def check_plain(recipe: Recipe) -> None:
+    """Refuse agents that normalise: a rule would be discovered for them alone, and the critic would not see what they see."""
+    for name in ("normalise_observations", "normalise_rewards"):
+        if getattr(recipe.learning, name):
+            raise UserError(f"discover does not support --{name.replace('_', '-')}; train and compare do")
+
+
+def check_passes(settings: Discovery, recipe: Recipe) -> None:
     """Two strategies of memory know only one gradient per update."""
     passes = recipe.learning.epochs * recipe.learning.minibatches
     if passes > 1 and settings.memory in ONE_PASS:
@@ -132,7 +140,7 @@ def constants_of(config: DiscoverConfig) -> Constants:
     return with_options(stored.rule_settings.constants if stored else Constants(), config.rule_options)
 
 
-def stored_rule(config: DiscoverConfig) -> Any:
+def stored_rule(config: DiscoverConfig) -> RuleFile | None:
     """The rule file that discovery starts from, if it does."""
     from rulax.rules.pretrained import load_rule, path_of
     from rulax.rules.registry import split_ablations
@@ -200,7 +208,9 @@ def make_record(config: DiscoverConfig, recipe: Recipe, settings: Discovery, siz
 
 def fixed_part(record: dict[str, Any]) -> dict[str, Any]:
     """The settings that a resumed run must share, by name."""
-    fixed = {name: record["settings"][name] for name in FIXES_THE_RESULT}
+    # A suite is resolved: its environments and settings fix the result, and not its name.
+    free = (*changeable(DiscoverConfig), "suite")
+    fixed = {name: value for name, value in record["settings"].items() if name not in free}
     for part in earlier.PARTS:
         fixed |= record[part]
     # As JSON has it, because it is compared with what was read from a checkpoint.

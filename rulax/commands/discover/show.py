@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rulax.commands.discover.evaluations import HAND_DESIGNED, Result
-from rulax.commands.discover.result import LAST, DiscoveryRun, Spent
+from rulax.commands.discover.evaluations import HAND_DESIGNED, Scores
+from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.setup import PreparedDiscovery
-from rulax.commands.driver import print_places
+from rulax.commands.driver import make_table, print_places
 from rulax.records import folder as folders
 from rulax.text import count, duration
 
-CARD = "rule_card.md"
 LICENCE = "Apache-2.0"
 
 
@@ -98,7 +97,7 @@ def as_markdown(facts: dict[str, Any]) -> str:
 # -- the terminal --------------------------------------------------------------------------------------------------------------
 
 
-def evaluation_line(result: Result, better: bool) -> str:
+def evaluation_line(result: Scores, better: bool) -> str:
     """One line per evaluation."""
     scores = [f"validation score {result.validation_score:.3f}"] if result.validation_score is not None else []
     scores.append(f"training score {result.training_score:.3f}")
@@ -127,8 +126,8 @@ def show(run: DiscoveryRun) -> None:
     print_places(
         ("run folder", folder),
         ("the rule", run.rule_path),
-        ("its card", folder / CARD),
-        ("the last", folder / LAST),
+        ("its card", folder / folders.CARD),
+        ("the last", folder / folders.LAST),
         ("the curve", folder / folders.CURVE),
         ("use it", f"rulax train {env} --rule {run.rule_path}"),
         ("go on", f"rulax discover --resume {folder} --steps {2 * run.config.steps}"),
@@ -138,12 +137,7 @@ def show(run: DiscoveryRun) -> None:
 
 def table(run: DiscoveryRun) -> Any:
     """Every family: the baselines, and the rule at the start, at its best and at the end."""
-    from rich.table import Table
-
-    result = Table(box=None, pad_edge=False, header_style="bold")
-    result.add_column("family", overflow="fold")
-    for name in ("untrained", "actor-critic", "start", "best", "last", "score"):
-        result.add_column(name, justify="right", no_wrap=True)
+    result = make_table("family", ("untrained", "actor-critic", "start", "best", "last", "score"))
     results = [run.results[name] for name in ("first", "best", "last")]
     for role, names in (("training", run.config.envs), ("validation", run.config.validation)):
         for name in names:

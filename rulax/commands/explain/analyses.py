@@ -49,9 +49,14 @@ class Analyses:
             ("watching it over its life", self.look_over_life, 3.0 * config.snapshots),
         ]
         found.append(("looking closely", self.look_closely, 30.0))
-        if inside is not None and inside.sizes.predictions and config.ablations:
+        if self.can_ablate and config.ablations:
             found.append(("training without y and z", self.ablate, 2.3 * seconds))
         return found
+
+    @property
+    def can_ablate(self) -> bool:
+        """Whether the rule has y and z that it could go without."""
+        return self.subject.inside is not None and bool(self.subject.inside.sizes.predictions)
 
     def see(self, index: int) -> Observed:
         """What a snapshot does when it is left alone; the same each time it is asked."""

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rulax.commands.driver import Clock, Driver, drive
+from rulax.commands.driver import Clock, Driver, Job, drive
 from rulax.commands.explain.settings import ExplainConfig, build_explain
 from rulax.commands.explain.setup import set_up
-from rulax.commands.explain.show import SHARE, ExplainStatus, show
-from rulax.commands.progress import make_progress
+from rulax.commands.explain.show import Explanation, show
+from rulax.commands.progress import Status, make_progress
 from rulax.commands.signals import StopRequest
 from rulax.errors import UserError
 from rulax.files import write_json
 from rulax.records import folder as folders
+from rulax.text import plural
 
 if TYPE_CHECKING:
     from rulax.commands.explain.analyses import Analyses
 
 KIND = "explain"
+PARTS = 100  # how far it is, in per cent of its estimated time
 
 
 def command(values: dict[str, Any]) -> int:
@@ -29,6 +30,11 @@ def command(values: dict[str, Any]) -> int:
     config = build_explain(values)
     show(explain(config), config.quiet)
     return 0
+
+
+def explain_from(values: dict[str, Any]) -> Explanation:
+    """Explain a rule, as Python users ask for it."""
+    return Explanation(explain(build_explain(values)))
 
 
 def explain(config: ExplainConfig) -> Path:
@@ -46,20 +52,25 @@ def explain(config: ExplainConfig) -> Path:
         from rulax.commands.explain.analyses import Analyses  # with numpy, hence after the line above
 
         job = ExplainJob(Analyses(subject), folders.create_new(config.out, KIND, config.rule))
+        progress.message(job.announcement())
         return drive(job, progress, stop)
 
 
-class ExplainJob:
-    """One explanation in progress."""
-
-    checkpoint_minutes = math.inf  # results are written after every phase
+class ExplainJob(Job[Path]):
+    """One explanation in progress. It cannot go on once stopped, and what was found is written after every phase."""
 
     def __init__(self, analyses: Analyses, folder: Path):
         self.analyses, self.folder, self.clock = analyses, folder, Clock()
         self.phases, self.config = analyses.phases(), analyses.subject.config
         self.times: dict[str, float] = {}
         self.title = f"explaining {self.config.rule} in {self.config.env}"
-        self.latest = ExplainStatus(0, "starting", "", sum(seconds for _, _, seconds in self.phases))
+        self.latest = Status(0, PARTS, ["starting"], sum(seconds for _, _, seconds in self.phases), counts_steps=False)
+
+    def announcement(self) -> str:
+        """How long it will take, before it begins."""
+        total = sum(seconds for _, _, seconds in self.phases)
+        more = "; --ablations would train two more agents" if self.analyses.can_ablate and not self.config.ablations else ""
+        return f"this takes about {plural(max(1, round(total / 60)), 'minute')} on two free cores{more}"
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Phase after phase."""
@@ -82,19 +93,16 @@ class ExplainJob:
             before += seconds
             driver.check()  # a phase that was stopped is not finished
 
-    def status_at(self, part: float, phase: str, said: str) -> ExplainStatus:
+    def status_at(self, part: float, phase: str, said: str) -> Status:
         """What the bar shows when this part of the work is done."""
         # From the time that it has really taken: the phases' seconds are of another machine and only give proportions.
         left = self.clock.seconds * (1 - part) / part if part > 0.01 else None
         # Never the whole: 100 % would be read as the end while the page is still to be written.
-        return ExplainStatus(min(SHARE - 1, int(SHARE * part)), phase, said, left)
+        return Status(min(PARTS - 1, int(PARTS * part)), PARTS, [phase, *([said] if said else [])], left, counts_steps=False)
 
-    def status(self) -> ExplainStatus:
+    def status(self) -> Status:
         """What a phase reported last."""
         return self.latest
-
-    def save(self) -> None:
-        """Nothing: an explanation cannot go on, and what was found is written after every phase."""
 
     def conclude(self, finished: bool) -> Path:
         """The numbers and the page."""

@@ -18,7 +18,7 @@ LEAST_WATCH = 32  # the length of the trajectories that the analyses cut a recor
 
 @dataclasses.dataclass(frozen=True)
 class ExplainConfig(Writing):
-    """Show what a rule does: train one agent with it, look at it over its life, and write one interactive page."""
+    """Show what a rule does, on one interactive page: its targets, what they rely on, what predictions know."""
 
     rule: str = setting("", WHAT, positional=True, metavar="RULE")
     """Update rule, by name (`rulax rules` lists them all) or from a rule file."""
@@ -34,9 +34,9 @@ class ExplainConfig(Writing):
     """Moments of its life at which the agent is looked at, beginning and end included."""
     watch: int = setting(256, HOW, at_least=LEAST_WATCH)
     """Steps for which it is watched at each of them, in every stream."""
-    ablations: bool = setting(True, HOW)
-    """Whether two more agents are trained, by the rule without y and z: in their own targets, and in all. This takes
-    most of the time."""
+    ablations: bool = setting(False, HOW)
+    """Train two more agents, by the rule without y and z: in their own targets, and in all. This takes more than
+    twice as long."""
     seed: int = setting(0, "run", at_least=0, at_most=LARGEST_SEED)
     """Seed of all random numbers."""
     overrides: dict[str, Any] = setting(dict, settings=AGENTS)
@@ -57,9 +57,14 @@ def check(config: ExplainConfig) -> None:
     check_bounds(config)
     if not config.rule:
         raise UserError("which rule? for example: rulax explain disco103 (`rulax rules` lists them all)")
+    if config.overrides.get("action_distribution", "bins") != "bins":
+        raise UserError(
+            "explain looks at policies over choices: leave action_distribution out, and real numbers are chosen by bins"
+        )
 
 
 def train_config(config: ExplainConfig) -> TrainConfig:
     """The life that is looked at, as `rulax train` would live it."""
     shared = ("env", "rule", "steps", "seed", "env_options", "rule_options", "platform", "quiet", "overrides")
-    return TrainConfig(**{name: getattr(config, name) for name in shared})
+    life = TrainConfig(**{name: getattr(config, name) for name in shared})
+    return dataclasses.replace(life, overrides=life.overrides | {"action_distribution": "bins"})

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rulax.commands import build
 from rulax.commands.build import with_options
 from rulax.commands.explain.settings import ExplainConfig, check, train_config
 from rulax.commands.train.setup import Prepared, prepare
 from rulax.errors import UserError
+from rulax.metanet.sizes import ABLATIONS, Constants, Sizes
+
+if TYPE_CHECKING:
+    from rulax.evaluation.explain.record import Values
+    from rulax.metanet.network import MetaNetwork
+    from rulax.types import PyTree
 
 UNSEEN = "agents are watched inside of compiled programs, so the environment must be one written in JAX; `rulax envs` lists them"
 
@@ -16,9 +22,9 @@ UNSEEN = "agents are watched inside of compiled programs, so the environment mus
 class Inside(NamedTuple):
     """What a discovered rule is made of."""
 
-    network: Any
-    sizes: Any
-    constants: Any
+    network: MetaNetwork
+    sizes: Sizes
+    constants: Constants
     about: dict[str, str]
 
 
@@ -28,7 +34,7 @@ class Subject(NamedTuple):
     config: ExplainConfig
     prepared: Prepared
     inside: Inside | None  # None for a hand-designed rule
-    values: Any  # predictions -> value of each state
+    values: Values  # predictions -> value of each state
 
 
 def set_up(config: ExplainConfig) -> Subject:
@@ -50,10 +56,9 @@ def set_up(config: ExplainConfig) -> Subject:
     return Subject(config, prepared, inside, values_of(prepared.trainer, largest))
 
 
-def look_inside(config: ExplainConfig, params: Any) -> Inside | None:
+def look_inside(config: ExplainConfig, params: PyTree) -> Inside | None:
     """The meta-network of a discovered rule with its sizes and constants; None for a hand-designed rule."""
     from rulax.metanet.network import MetaNetwork
-    from rulax.metanet.sizes import ABLATIONS, Sizes
     from rulax.rules.pretrained import RuleFile, load_rule, path_of, without
     from rulax.rules.registry import split_ablations
 

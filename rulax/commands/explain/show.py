@@ -1,30 +1,29 @@
-"""What `rulax explain` says: how far it is, and where its page is."""
+"""What `rulax explain` says: where its page is."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rulax.commands.driver import print_places
+from rulax.files import read_json
 from rulax.records.folder import EXPLANATION, REPORT
-from rulax.text import duration
-
-SHARE = 100  # how far it is, in per cent
 
 
-class ExplainStatus(NamedTuple):
-    """How far an explanation has come, in per cent of its estimated time."""
+class Explanation(NamedTuple):
+    """What Python users hold after `rulax.explain(...)`."""
 
-    step: int
-    phase: str
-    said: str
-    seconds_left: float | None
-    total: int = SHARE
-    counts_steps: bool = False
+    folder: Path
 
-    def facts(self) -> list[str]:
-        """The phase, what it reports, and how long the rest will take."""
-        return [self.phase, *([self.said] if self.said else []), f"{duration(self.seconds_left)} left"]
+    @property
+    def page(self) -> Path:
+        """The interactive page."""
+        return self.folder / REPORT
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """All numbers of the page."""
+        return read_json(self.folder / EXPLANATION)
 
 
 def show(folder: Path, quiet: bool) -> None:

@@ -19,6 +19,16 @@ class ListConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class EnvsConfig(ListConfig):
+    """List the environments."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RulesConfig(ListConfig):
+    """List the update rules."""
+
+
+@dataclasses.dataclass(frozen=True)
 class GetRuleConfig:
     """Install a rule that does not come with the package."""
 

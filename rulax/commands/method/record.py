@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rulax.commands.method.settings import MethodConfig
-from rulax.errors import UserError
 from rulax.evaluation.statistics import student_factor
-from rulax.files import jsonable
+from rulax.files import jsonable, load_json
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, Tested, score
 from rulax.records.provenance import git_commit
 
@@ -63,7 +61,7 @@ class Seed(NamedTuple):
         )
 
 
-def make_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed]) -> dict[str, Any]:
+def experiment_record(experiment: Experiment, config: MethodConfig, seeds: list[Seed]) -> dict[str, Any]:
     """Everything about an experiment; `value` is the mean over all seeds."""
     values = [seed.value for seed in seeds]
     value = float(np.mean(values))
@@ -122,15 +120,10 @@ def mean_of(numbers: list[dict[str, float | None]]) -> dict[str, float | None]:
     return {name: None if None in found else float(np.mean(found)) for name, found in every.items()}  # type: ignore[arg-type]
 
 
-def read_record(path: Path) -> dict[str, Any] | None:
-    """A record, if there is one."""
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    except (OSError, json.JSONDecodeError) as error:
-        # Not taken for missing: overwriting would silently lose the seeds that it holds.
-        raise UserError(f"{path} cannot be read: {error}; remove it to run that experiment again") from None
+def read_experiment(path: Path) -> dict[str, Any] | None:
+    """The record of an experiment, if there is one."""
+    # A broken one is not taken for missing: overwriting would silently lose the seeds that it holds.
+    return load_json(path, "; remove it to run that experiment again") if path.exists() else None
 
 
 def seeds_of(record: dict[str, Any] | None) -> list[Seed]:

@@ -13,10 +13,11 @@ WHAT = "what to run"
 
 @dataclasses.dataclass(frozen=True)
 class MethodConfig(Resumable):
-    """Run the experiments of a method of the meta-RL family, and judge them by exact references."""
+    """Run the meta-RL family on its own experiments, beside exact references."""
 
     method: str = setting("", WHAT, positional=True, metavar="NAME|list|all")
-    """A method, or `list` for what there is, or `all` for every experiment of every method."""
+    """A method, or `list` for what there is, or `all` for every experiment of every method; or your own experiments, as
+    file.py:name."""
     experiment: str = setting("", WHAT, metavar="NAME")
     """One experiment of the method [default: all of its experiments]."""
     suite: Literal["quick", "full"] = setting("full", WHAT)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rulax import own
 from rulax.commands import resume as resuming
 from rulax.commands.method.settings import MethodConfig
-from rulax.commands.settings import assemble, check_bounds, read_values, recorded
+from rulax.commands.settings import assemble, configured, read_values, recorded
 from rulax.errors import UserError, suggestion
 from rulax.files import write_json
 from rulax.methods.base import Experiment
@@ -20,8 +21,7 @@ KIND = "method"
 
 def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
     """A new folder, once it is certain that everything named exists."""
-    config = assemble(MethodConfig, read_values(MethodConfig, values))
-    check_bounds(config)
+    config = configured(MethodConfig, values)
     # Only for its errors, before a folder is made for something that cannot run.
     chosen(config)
     folders.check_free(config.out)
@@ -47,9 +47,10 @@ def chosen(config: MethodConfig) -> list[Experiment]:
         if config.experiment:
             raise UserError("--experiment names one experiment of one method; with `all` leave it out")
         return [experiment for method in METHODS for experiment in experiments_of(method)]
-    if name not in METHODS:
-        raise UserError(f"unknown method '{name}'{suggestion(name, [*METHODS, 'list', 'all'])}")
-    experiments = experiments_of(name)
+    if name not in METHODS and not own.is_own(name):
+        known = [*METHODS, "list", "all"]
+        raise UserError(f"unknown method '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
+    experiments = experiments_of(name) if name in METHODS else own_experiments(name)
     # A method that was named and cannot run is an error; with `all` it is left out with a message instead.
     if why := experiments[0].unavailable():
         raise UserError(f"{name} cannot run: {why}")
@@ -58,5 +59,15 @@ def chosen(config: MethodConfig) -> list[Experiment]:
     found = [experiment for experiment in experiments if experiment.name == config.experiment]
     if not found:
         names = [experiment.name for experiment in experiments]
-        raise UserError(f"{name} has no experiment '{config.experiment}'{suggestion(config.experiment, names)}")
+        hint = suggestion(config.experiment, names)
+        raise UserError(f"{name} has no experiment '{config.experiment}'{hint}; it has {', '.join(names)}")
     return found
+
+
+def own_experiments(name: str) -> tuple[Experiment, ...]:
+    """A user's own experiments: one, or several in a list or tuple."""
+    found = own.get("method", name)
+    several = (found,) if isinstance(found, Experiment) else tuple(found) if isinstance(found, list | tuple) else ()
+    if not several or not all(isinstance(each, Experiment) for each in several):
+        raise UserError(f"'{name}' must be an Experiment of rulax.methods.base, or a list of them")
+    return several

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from rulax.commands.driver import print_places
 from rulax.files import write_atomically
 from rulax.methods.catalogue import METHODS, experiments_of
+from rulax.report.plot import save_figure
 
 TABLE, PICTURE = "table.md", "scores.png"
 HEAD = ("experiment", "value", "goal", "", "reference", "published", "score", "random", "seeds", "minutes")
+
+
+class MethodResults(NamedTuple):
+    """What Python users hold after `rulax.method(...)`."""
+
+    folder: Path
+    records: list[dict[str, Any]]  # one per experiment, as in the folder
+
+    @property
+    def table(self) -> str:
+        """All experiments as a table in Markdown."""
+        return markdown(self.records)
+
+    def __repr__(self) -> str:
+        judged = [record for record in self.records if record["goal"] is not None]
+        return f"MethodResults({self.folder}, {sum(record['pass'] for record in judged)} of {len(judged)} goals reached)"
 
 
 def list_methods() -> None:
@@ -22,11 +39,6 @@ def list_methods() -> None:
             goal = f"goal: {each.metric} {sign} {each.goal:g}" if each.goal is not None else f"{each.metric}, no goal"
             print(f"    {each.name:18} {each.about}; {goal}; about {each.minutes:g} min per seed")
     print("\nrulax method NAME --experiment EXPERIMENT --seeds 3      rulax method all --suite quick")
-
-
-def rows(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """The cells of the table."""
-    return [row(record) for record in records]
 
 
 def row(record: dict[str, Any]) -> tuple[str, ...]:
@@ -49,7 +61,7 @@ def row(record: dict[str, Any]) -> tuple[str, ...]:
 
 def show(records: list[dict[str, Any]], folder: Path) -> None:
     """The table and where things are."""
-    cells = [HEAD, *rows(records)]
+    cells = [HEAD, *map(row, records)]
     widths = [max(len(line[i]) for line in cells) for i in range(len(HEAD))]
     for number, line in enumerate(cells):
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
@@ -63,30 +75,27 @@ def show(records: list[dict[str, Any]], folder: Path) -> None:
     judged = [record for record in records if record["goal"] is not None]
     missed = [record["id"] for record in judged if not record["pass"]]
     print(f"\n{len(judged) - len(missed)} of {len(judged)} goals reached" + (f"; missed: {', '.join(missed)}" if missed else ""))
-    print(f"records      {folder}\nthe table    {folder / TABLE}\nthe picture  {folder / PICTURE}")
+    print_places(("records", folder), ("the table", folder / TABLE), ("the picture", folder / PICTURE))
 
 
 def markdown(records: list[dict[str, Any]]) -> str:
     """The table as Markdown."""
     lines = ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
-    return "\n".join(lines + ["| " + " | ".join(line) + " |" for line in rows(records)]) + "\n"
+    return "\n".join(lines + ["| " + " | ".join(line) + " |" for line in map(row, records)]) + "\n"
 
 
 def write_summary(folder: Path, records: list[dict[str, Any]]) -> None:
     """Table and picture, into the folder."""
     write_atomically(folder / TABLE, markdown(records))
-    write_atomically(folder / PICTURE, picture(records))
+    save_figure(folder / PICTURE, picture(records))
 
 
-def picture(records: list[dict[str, Any]]) -> bytes:
+def picture(records: list[dict[str, Any]]) -> Any:
     """One line per experiment: our score with its interval, and what was published."""
-    import matplotlib
+    from matplotlib.figure import Figure  # not pyplot: no global state, no display needed
 
-    # Before pyplot is imported, which would otherwise look for a display.
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7.5, 1.2 + 0.36 * len(records)), layout="constrained")
+    figure = Figure(figsize=(7.5, 1.2 + 0.36 * len(records)), dpi=140, layout="constrained")
+    axes = figure.subplots()
     for place, record in enumerate(reversed(records)):
         # The interval is in units of the metric and is drawn on the axis of scores.
         gap = abs(record["reference"]["value"] - record["random"]) or 1.0
@@ -100,8 +109,4 @@ def picture(records: list[dict[str, Any]]) -> bytes:
     axes.set_xlabel("score: 0 no learning, 1 the reference\ngreen: goal reached, red: missed, ◇ published")
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=140)
-    # pyplot keeps every figure until it is closed.
-    plt.close(figure)
-    return buffer.getvalue()
+    return figure

@@ -1,16 +1,38 @@
-"""A trained agent as a user holds it: show it an observation, get an action."""
+"""A trained agent as a user holds it: show it an observation, get an action; evaluate it, save it, load it."""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from rulax.agents.distributions import likeliest_choice
+from rulax.commands import build
+from rulax.envs.adapters.gymnasium import GymnasiumEnvironment
 from rulax.envs.adapters.stacking import Stacked
+from rulax.envs.base import Environment, HostEnvironment, WrappedHost
+from rulax.envs.own import environment_name, environment_of
+from rulax.envs.unseen import unseen_options
+from rulax.errors import UserError
+from rulax.evaluation.episodes import Evaluator, make_evaluator
+from rulax.evaluation.scores import Evaluation, Score, Way
+from rulax.own import hold, shown
+from rulax.records import agent_file
+from rulax.records.agent_file import Description
 from rulax.types import Array, Level, Policy, PyTree
+
+if TYPE_CHECKING:  # both with Pillow
+    from rulax.evaluation.playing import Moment
+    from rulax.report.film import Film
+
+EPISODES = 100  # of an evaluation
+OTHER_LEVELS = "the levels are others than in training: this is how well the agent generalises"
+EVALUATION = 0x0E7A1  # sets the random numbers of evaluations apart from those of training with the same seed
 
 
 @jax.jit
@@ -26,9 +48,44 @@ class AgentHandle:
     frames are stacked it is shown one frame after the other.
     """
 
-    def __init__(self, params: PyTree, environment: Any):
+    def __init__(self, params: PyTree, environment: Any, task: PyTree = None, describe: Callable[[], Description] | None = None):
+        """`task` is the agent's own, None for the environment's default one; `describe` says what `save` writes beside arrays."""
         self.params, self.environment, self.observation = params, environment, environment.observation
+        self.task, self._describe = task, describe
         self.reset()
+
+    @property
+    def description(self) -> Description:
+        """What is known of the agent beside its arrays: environment, rule, network, steps of training, return."""
+        if self._describe is None:
+            raise UserError("this agent was made without a run or a file, so nothing is known of where it comes from")
+        return self._describe()
+
+    def save(self, path: str | Path) -> Path:
+        """Write the agent as one file, `agent.safetensors`, which `rulax.load_agent` and `rulax play` read."""
+        return agent_file.save(path, self.description, self.params, self.task)
+
+    def evaluate(self, episodes: int = EPISODES, seed: int = 0, greedy: bool | None = None) -> Evaluation:
+        """Play whole episodes and learn nothing: greedily, with actions drawn as in training, or (`None`) both.
+
+        Args:
+            episodes: how many.
+            seed: of all random numbers; never those of training.
+            greedy: True, False, or None for both.
+        """
+        return evaluate_agents([self], episodes, seed, greedy)
+
+    def play(self, episodes: int = 1, seed: int = 0, greedy: bool = True) -> Iterator[Moment]:
+        """Play episodes step by step: pictures with the return so far, for those who draw them themselves."""
+        from rulax.evaluation.playing import play  # with Pillow, which acting does not need
+
+        return play(self.params, watchable(self), evaluation_key(seed), episodes, greedy, self.task)
+
+    def film(self, episodes: int = 1, seed: int = 0, greedy: bool = True, fps: float = 15, most: int = 0) -> Film:
+        """A film of some episodes: `run.agent.film().save("agent.gif")`. With `most` it ends after so many pictures."""
+        from rulax.report.film import Film
+
+        return Film(self.play(episodes, seed, greedy), fps, most)
 
     def reset(self, level: Level = Level.LIFE) -> None:
         """Begin a new episode with no memory at all; or, with a lower level, with the memory that lasts longer than that.
@@ -50,10 +107,10 @@ class AgentHandle:
         if not greedy and key is None:
             raise ValueError("act(greedy=False) draws an action at random and needs a key, for example jax.random.key(0)")
         # The agent was trained on what the adapter makes of an observation, so the same is done here to the environment's own.
-        shown = self.environment.preprocess(observation)
+        read = self.environment.preprocess(observation)
         if isinstance(self.environment, Stacked):
-            shown = self.frames = self.environment.push(self.frames, shown)
-        observation = jax.tree.map(lambda spec, part: jnp.asarray(part, spec.dtype), self.observation, shown)
+            read = self.frames = self.environment.push(self.frames, read)
+        observation = jax.tree.map(lambda spec, part: jnp.asarray(part, spec.dtype), self.observation, read)
         parts = list(zip(jax.tree.leaves(self.observation), jax.tree.leaves(observation), strict=True))  # one, or a dictionary's
         single = all(part.shape == spec.shape for spec, part in parts)
         for spec, part in parts:
@@ -78,3 +135,122 @@ class AgentHandle:
         if not single:
             return action
         return int(action[0]) if action.ndim == 1 and np.issubdtype(action.dtype, np.integer) else action[0]
+
+
+# -- evaluation ----------------------------------------------------------------------------------------------------------------
+
+
+class Examiner:
+    """Evaluates agents of one environment; what it compiles serves all of them, and all later evaluations."""
+
+    def __init__(self, environment: Environment | HostEnvironment, episodes: int, unseen: bool):
+        self.episodes, self.unseen = episodes, unseen
+        with build.user_errors():
+            self.evaluator: Evaluator = make_evaluator(environment, episodes)
+
+    def scores(self, agents: list[AgentHandle], key: Array, ways: list[Way]) -> list[Score]:
+        """Every agent in every way, each with random numbers of its own; both ways meet the same episodes."""
+        found = []
+        for way in ways:
+            for number, agent in enumerate(agents):
+                task = None if self.unseen else agent.task
+                episodes = self.evaluator(agent.params, jax.random.fold_in(key, number), way == "greedy", task)
+                found.append(Score(number, way, episodes))
+        return found
+
+
+def make_examiner(agent: AgentHandle, episodes: int) -> Examiner:
+    """For the agent's environment, with levels that it was not trained on where the environment tells them apart."""
+    about = agent._describe() if agent._describe else None
+    options = unseen_options(about.env, about.env_options) if about and "env" not in about.custom else None
+    if about is None or options is None:
+        return Examiner(agent.environment, episodes, unseen=False)
+    return Examiner(build.make_environment(about.env, options), episodes, unseen=True)
+
+
+def ways_of(greedy: bool | None) -> list[Way]:
+    """Which kinds of episodes are asked for."""
+    return ["greedy", "sampled"] if greedy is None else ["greedy"] if greedy else ["sampled"]
+
+
+def evaluation_key(seed: int) -> Array:
+    """Random numbers that no training uses."""
+    return jax.random.fold_in(jax.random.key(seed), EVALUATION)
+
+
+def evaluate_agents(agents: list[AgentHandle], episodes: int, seed: int, greedy: bool | None) -> Evaluation:
+    """Agents of one run, or one alone."""
+    examiner = make_examiner(agents[0], episodes)
+    scores = examiner.scores(agents, evaluation_key(seed), ways_of(greedy))
+    about = agents[0]._describe() if agents[0]._describe else None
+    title = f"{shown(about.env)} · {shown(about.rule)}" if about else type(agents[0].environment).__name__
+    return Evaluation(title, scores, OTHER_LEVELS if examiner.unseen else "")
+
+
+# -- watching ------------------------------------------------------------------------------------------------------------------
+
+
+def watchable(agent: AgentHandle) -> Environment | HostEnvironment:
+    """The agent's environment, made anew where it is Gymnasium's and draws itself only if asked to."""
+    innermost = agent.environment
+    while isinstance(innermost, WrappedHost):
+        innermost = innermost.environment
+    about = agent._describe() if agent._describe else None
+    if not isinstance(innermost, GymnasiumEnvironment) or about is None or "env" in about.custom:
+        return agent.environment
+    probe = innermost.make_env()
+    draws = "rgb_array" in (probe.metadata or {}).get("render_modes", ())
+    probe.close()
+    if not draws:
+        return agent.environment
+    # In this process, where pictures can be taken.
+    options = {name: value for name, value in about.env_options.items() if name != "processes"}
+    return build.make_environment(about.env, {**options, "render_mode": "rgb_array"})
+
+
+# -- files ---------------------------------------------------------------------------------------------------------------------
+
+
+def load_agent(
+    path: str | Path,
+    env: Any = None,
+    rule: Any = None,
+    env_options: dict[str, Any] | None = None,
+    network: dict[str, Any] | None = None,
+) -> AgentHandle:
+    """An agent from its file: `rulax.load_agent("agent.safetensors").act(observation)`.
+
+    Args:
+        path: what `run.agent.save(path)` wrote.
+        env: the environment, by name or as an object; needed where it was code of your own. Another one with the same
+            observations and actions will do.
+        rule: the `Recipe`, where the agent was made by code of your own (`Recipe.make_agent`).
+        env_options: options of the environment that differ from the file's.
+        network: settings of its network that name code of your own, such as `{"torso": "mine.py:Torso"}` or `{"torso": Torso}`.
+    """
+    description, tensors = agent_file.read(path)
+    build.start_jax("auto")
+    if env is None and ("env" in description.custom or ":" in description.env):
+        # A name with a colon is code to import, which a file that may come from anybody must not choose.
+        raise UserError(
+            f"the agent in {path} was trained in '{description.env}', which is code outside of Rulax: name it again, with --env on "
+            "the command line or env=... in Python"
+        )
+    if env is None or isinstance(env, str):
+        name = env or description.env
+        options = {**(description.env_options if name == description.env else {}), **(env_options or {})}
+        environment = build.make_environment(name, options)
+        about = dataclasses.replace(description, env=name, env_options=options, custom=without(description.custom, "env"))
+    else:
+        with build.user_errors():
+            environment = environment_of(env, environment_name(env), env_options or {})
+        about = dataclasses.replace(description, custom=[*without(description.custom, "env"), "env"])
+    # A network of the user's own becomes a name, as in `rulax.train`.
+    named = {name: part if isinstance(part, str) else hold(name, part) for name, part in (network or {}).items()}  # type: ignore[arg-type]
+    params, task = agent_file.restore(description, tensors, environment, path, getattr(rule, "make_agent", None), named)
+    return AgentHandle(params, environment, task, lambda: about)
+
+
+def without(words: list[str], word: str) -> list[str]:
+    """The other words."""
+    return [each for each in words if each != word]

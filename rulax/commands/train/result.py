@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import functools
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rulax.commands.build import user_errors
 from rulax.commands.resume import read_record
-from rulax.commands.train.agent import AgentHandle
+from rulax.commands.train.agent import EPISODES, AgentHandle, evaluate_agents
 from rulax.commands.train.settings import TrainConfig
-from rulax.commands.train.setup import KIND, check_own, prepare, saved_config
+from rulax.commands.train.setup import KIND, Prepared, check_own, prepare, saved_config
 from rulax.errors import UserError
 from rulax.evaluation.normalised import normalised
-from rulax.files import write_json
+from rulax.evaluation.scores import Evaluation
+from rulax.files import jsonable, read_json, write_atomically, write_json
+from rulax.own import shown
 from rulax.records import folder as folders
-from rulax.records.rows import RESTARTS, Row, final_returns, number, read_rows
+from rulax.records.agent_file import Description, observation_form
+from rulax.records.rows import RESTARTS, Row, final_returns, read_rows
 from rulax.report import plot
 from rulax.text import plural, shown_return
 
-HAND_OVER = (
-    "; hand a Gymnasium environment over by what makes it: from rulax.envs.adapters.gymnasium import from_gymnasium, then "
-    "rulax.train(from_gymnasium(lambda: MyEnv()))"
-)
+FILMED, MOST_PICTURES, MOST_BYTES = 3, 200, 300_000  # episodes, pictures and size of the animation on a page
 
 
 class Run:
@@ -37,7 +37,9 @@ class Run:
         self.restarts: int | None = None  # of environments that raised, where rows do not reach the end; None: the rows know
         self.last_failure = ""  # what the last of them said
         self.made: int | None = None  # environment steps per seed, where rows do not reach the end; None: the rows know
-        self.source: tuple[Any, Any, Any] | None = None  # environment, trainer, state; None: they are in the folder
+        self.source: tuple[Prepared, Any] | None = None  # what was built, and the state; None: they are in the folder
+        self.no_animation = ""  # why the page shows no episode, if that failed
+        self.stopped_by = ""  # the callback that ended the run before its budget was spent, and why
         self.own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
     @property
@@ -66,24 +68,40 @@ class Run:
     @functools.cached_property
     def agents(self) -> list[AgentHandle]:
         """The trained agents, one per seed."""
-        environment, trainer, state = self.source or restore(self)
-        return [AgentHandle(trainer.agent(state, seed), environment) for seed in range(self.config.seeds)]
+        prepared, state = self.source or restore(self)
+        return agents_of(prepared, state, self.steps_made, self.rows)
+
+    @property
+    def steps_made(self) -> int:
+        """Environment steps per seed."""
+        return self.made if self.made is not None else int(self.steps[-1]) if self.rows else 0
 
     @property
     def agent(self) -> AgentHandle:
         """The first seed's agent: `run.agent.act(observation)`."""
         return self.agents[0]
 
+    def evaluate(self, episodes: int = EPISODES, seed: int = 0, greedy: bool | None = None) -> Evaluation:
+        """Let every seed's agent play whole episodes, and learn nothing from them.
+
+        Args:
+            episodes: of each agent.
+            seed: of all random numbers; never those of training.
+            greedy: True for the most likely actions, False for actions drawn as in training, None for both.
+        """
+        return evaluate_agents(self.agents, episodes, seed, greedy)
+
     @property
     def title(self) -> str:
         """What the run is called in a picture."""
-        return f"{self.config.env} · {self.config.rule} · {plural(self.config.seeds, 'seed')}"
+        return f"{shown(self.config.env)} · {shown(self.config.rule)} · {plural(self.config.seeds, 'seed')}"
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The learning curve as a matplotlib figure; also written to `path`, if there is one."""
+        figure = plot.curve_figure(self.steps, self.returns, self.title)
         if path is not None:
-            plot.save_curve(Path(path), self.steps, self.returns, self.title)
-        return plot.curve_figure(self.steps, self.returns, self.title)
+            plot.save_figure(Path(path), figure)
+        return figure
 
     def summary(self) -> dict[str, Any]:
         """The result in a few numbers; the content of summary.json."""
@@ -95,29 +113,61 @@ class Run:
             "env": self.config.env,
             "rule": self.config.rule,
             "seeds": self.config.seeds,
-            "steps": self.made if self.made is not None else int(self.steps[-1]) if self.rows else 0,
+            "steps": self.steps_made,
             "finished": self.finished,
             "seconds": round(self.seconds, 1),
-            "cpu_seconds": None if self.cpu_seconds is None else number(round(self.cpu_seconds, 1)),
+            "cpu_seconds": None if self.cpu_seconds is None else jsonable(round(self.cpu_seconds, 1)),
             "final_return": mean,
             "final_return_per_seed": final,
             "normalised": None if mean is None else normalised(self.config.env, mean, self.config.env_options),
+            **self.last_evaluation(),
+            **({"no_animation": self.no_animation} if self.no_animation else {}),
+            **({"stopped_by": self.stopped_by} if self.stopped_by else {}),
         } | ({RESTARTS: restarts, "last_failure": self.last_failure} if restarts else {})
 
-    def write_results(self) -> None:
-        """Curve, summary and page, into the run folder."""
+    def last_evaluation(self) -> dict[str, Any]:
+        """The returns of the last evaluation during training, if there was one; `final_return` is that of training episodes."""
+        names = ("evaluation_greedy_return", "evaluation_sampled_return")
+        last = next((row for row in reversed(self.rows) if any(name in row for name in names)), {})
+        found = {name: last[name] for name in names if name in last}
+        return {"evaluation_step": last["step"], **found} if found else {}
+
+    def write_results(self, animation: bool = False) -> None:
+        """Curve, summary and page, into the run folder; with an animation of an episode, if wanted."""
         from rulax.report.train import write_train_page
 
         assert self.folder is not None
+        # Whatever is there is of an earlier part of the run.
+        (self.folder / folders.FILM).unlink(missing_ok=True)
+        if animation:
+            self.write_animation(self.folder / folders.FILM)
         # Before the page, which reads it.
         write_json(self.folder / folders.SUMMARY, self.summary())
-        plot.save_curve(self.folder / folders.CURVE, self.steps, self.returns, self.title)
+        self.plot(self.folder / folders.CURVE)
         write_train_page(self.folder)
+
+    def write_animation(self, path: Path) -> None:
+        """A short film of the first seed's agent, small enough to be a part of the page."""
+        from rulax.envs.base import Environment, HostEnvironment
+
+        if not isinstance(self.agent.environment, Environment | HostEnvironment):
+            return
+        try:
+            write_atomically(path, self.agent.film(FILMED, seed=self.config.seed, most=MOST_PICTURES).gif(MOST_BYTES))
+        # Whatever goes wrong in an environment or in drawing it: the run is trained, and its results must not be lost with it.
+        except Exception as error:
+            self.no_animation = f"{type(error).__name__}: {error}"
 
     def __repr__(self) -> str:
         final = self.summary()["final_return"]
         shown = "no episode ended" if final is None else f"final return {shown_return(final)}"
         return f"Run({self.title}, {self.summary()['steps']:,} steps, {shown})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the final return of every seed, and the curve."""
+        from rulax.report.notebook import run_html
+
+        return run_html(self.title, self.summary()["steps"], self.seconds, self.final_returns, self.plot())
 
 
 def as_array(values: list[Any]) -> np.ndarray:
@@ -128,23 +178,26 @@ def as_array(values: list[Any]) -> np.ndarray:
 def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
     """A run from its folder; its agents are restored when they are first asked for.
 
-    `env` and `rule` are needed only for the agents of a run that was made with an `Environment` or a `Recipe` of your own.
+    `env` and `rule` are needed only for the agents of a run that was made with objects of your own.
     """
+    if not isinstance(folder, str | Path):
+        raise UserError(f"load takes the folder of a run, as in rulax.load('runs/catch-ppo-001'), not {folder!r}")
     folder = Path(folder)
     # A name would be silently ignored, as the folder says already what the run was made with.
     if isinstance(env, str) or isinstance(rule, str):
-        raise UserError("load takes an Environment and a Recipe of your own; a run that has names for them needs neither")
+        raise UserError("load takes an environment and a rule of your own; a run that has names for them needs neither")
     config = saved_config(read_record(folder, KIND), {})
     rows = read_rows(folder)
     # From the rows and not from summary.json, which a killed run does not have and a resumed one has outlived.
     finished = bool(rows) and rows[-1]["step"] >= config.steps
     run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
-    run.own = own_objects(env, rule)
+    run.own = own_objects(env, rule, config.env_options, config.rule_options)
+    run.stopped_by = "" if finished else str(read_json(folder / folders.SUMMARY).get("stopped_by", ""))
     return run
 
 
-def restore(run: Run) -> tuple[Any, Any, Any]:
-    """Environment, trainer and state of a run that is only in a folder."""
+def restore(run: Run) -> tuple[Prepared, Any]:
+    """What a run that is only in a folder was built from, and its state."""
     from rulax.records import checkpoint
 
     assert run.folder is not None
@@ -152,29 +205,63 @@ def restore(run: Run) -> tuple[Any, Any, Any]:
     check_own(folders.read_config(run.folder), str(run.folder), *run.own)
     prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
-    state = checkpoint.unpack(checkpoint.load(path), prepared.trainer.skeleton(), path)
+    found = checkpoint.load(path)
+    state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
+    run.made = found.facts["step"]
     # Agents need the parameters and the environment's description, not the streams that a host trainer has opened.
     prepared.trainer.close()
-    return prepared.environment, prepared.trainer, state
+    return prepared, state
 
 
-def own_objects(env: Any, rule: Any) -> tuple[Any, Any]:
-    """Environment and recipe, where the user gave objects instead of names; anything else is refused."""
-    from rulax.envs.base import Environment, HostEnvironment
-    from rulax.rules.base import Recipe
+def agents_of(prepared: Prepared, state: Any, step: int, rows: list[Row]) -> list[AgentHandle]:
+    """The agents of all seeds as they are in a state, which may be consumed afterwards."""
+    trainer, config = prepared.trainer, prepared.config
+    returns: list[float | None] = final_returns(rows) or [None] * config.seeds
 
-    # None, that nothing was given, stays None as well.
-    environment = env if not isinstance(env, str) else None
-    if environment is not None and not isinstance(env, Environment | HostEnvironment):
-        hint = HAND_OVER if of_gymnasium(env) or callable(env) else ""
-        raise UserError(f"env must be a name such as 'catch' or an Environment, not {env!r}{hint}")
-    recipe = rule if not isinstance(rule, str) else None
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise UserError(f"rule must be a name such as 'ppo' or a Recipe (a rule with its settings), not {type(rule).__name__}")
+    def one(seed: int) -> AgentHandle:
+        task = trainer.task(state, seed) if config.task == "random" else None
+        describe = functools.partial(describe_agent, prepared, seed, step, returns[seed])
+        return AgentHandle(trainer.agent(state, seed), prepared.environment, task, describe)
+
+    return [one(seed) for seed in range(config.seeds)]
+
+
+def describe_agent(prepared: Prepared, seed: int, step: int, training_return: float | None) -> Description:
+    """What a file says about one of a run's agents."""
+    config, recipe, environment = prepared.config, prepared.recipe, prepared.environment
+    own = prepared.record["custom"]
+    return Description(
+        env=config.env,
+        env_options=config.env_options,
+        rule=config.rule,
+        task=config.task,
+        custom=[*(["env"] if "env" in own else []), *(["agent"] if "rule" in own and recipe.make_agent is not None else [])],
+        heads={name: [head.size, head.per_action] for name, head in recipe.rule.heads(environment.num_actions).items()},
+        network=prepared.record["network"],
+        streams=recipe.learning.streams,
+        normalises=[what for what in ("observations", "rewards") if getattr(recipe.learning, f"normalise_{what}")],
+        num_actions=environment.num_actions,
+        action_dimensions=environment.action_dimensions,
+        observation=observation_form(environment.observation),
+        steps=step,
+        seed=seed,
+        training_return=training_return,
+        versions=prepared.record["versions"],
+    )
+
+
+def own_objects(
+    env: Any, rule: Any, env_options: dict[str, Any] | None = None, rule_options: dict[str, Any] | None = None
+) -> tuple[Any, Any]:
+    """Environment and recipe, where the user gave objects instead of names; None stands for a name, or for nothing."""
+    from rulax.envs.own import environment_name, environment_of
+    from rulax.rules.own import rule_name
+    from rulax.rules.registry import own_recipe
+
+    environment = recipe = None
+    with user_errors():
+        if env is not None and not isinstance(env, str):
+            environment = environment_of(env, environment_name(env), env_options or {})
+        if rule is not None and not isinstance(rule, str):
+            recipe = own_recipe(rule, rule_name(rule), rule_options or {})
     return environment, recipe
-
-
-def of_gymnasium(env: Any) -> bool:
-    """Whether it is an environment of Gymnasium, a single copy of which is not enough. Gymnasium itself is not imported."""
-    # Whoever holds such an environment has imported the package; for all others it may not even be installed.
-    return "gymnasium" in sys.modules and isinstance(env, sys.modules["gymnasium"].Env)

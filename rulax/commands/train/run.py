@@ -5,7 +5,8 @@ Every way out leaves a folder from which the run can go on: the end, Ctrl-C, SIG
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,29 @@ from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.settings import read_values
 from rulax.commands.signals import StopRequest
-from rulax.commands.train.result import Run
+from rulax.commands.train.callbacks import Callback, CallbackFailed, Caller, EarlyStopping, Evaluate, SaveBest
+from rulax.commands.train.result import Run, agents_of
 from rulax.commands.train.settings import TrainConfig, build_train
-from rulax.commands.train.setup import KIND, Prepared, check_own, prepare, reserve, saved_config, saved_settings, warm_up_note
+from rulax.commands.train.setup import (
+    KIND,
+    Prepared,
+    changed_files,
+    check_own,
+    prepare,
+    reserve,
+    saved_config,
+    saved_settings,
+    warm_up_note,
+)
 from rulax.commands.train.show import show
 from rulax.envs.base import EnvironmentFailed
 from rulax.errors import TrainingStopped, UserError
-from rulax.files import write_json
+from rulax.files import jsonable, write_json
+from rulax.own import shown
 from rulax.records import checkpoint
 from rulax.records import folder as folders
-from rulax.records.rows import RESTARTS, Recorder, RunLog, Writer, number
-from rulax.text import count
+from rulax.records.rows import RESTARTS, Recorder, Row, RunLog, Writer
+from rulax.text import count, shown_return
 
 POINTS = 100  # of the curve, unless log_every says otherwise
 BACKUP_BYTES = 64 * 2**20  # states up to this size are copied before every chunk
@@ -43,7 +56,9 @@ def command(values: dict[str, Any]) -> int:
     return 0
 
 
-def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, recipe: Any = None) -> Run:
+def start(
+    config: TrainConfig, on_disk: bool = True, environment: Any = None, recipe: Any = None, callbacks: Sequence[Callback] = ()
+) -> Run:
     """Train from the beginning."""
     # Before anything is built: the check costs nothing, and building makes the environment.
     folders.check_free(config.out)
@@ -51,10 +66,16 @@ def start(config: TrainConfig, on_disk: bool = True, environment: Any = None, re
     # By shapes alone: the number of parameters is known before a single array is made.
     agent = jax.eval_shape(prepared.trainer.agent, prepared.trainer.skeleton())
     progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(split(agent)[0])))} parameters")
-    return begin(prepared, progress, on_disk)
+    return begin(prepared, progress, on_disk, callbacks=callbacks)
 
 
-def begin(prepared: Prepared, progress: Silent, on_disk: bool = True, stop: StopRequest | None = None) -> Run:
+def begin(
+    prepared: Prepared,
+    progress: Silent,
+    on_disk: bool = True,
+    stop: StopRequest | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
     """Train what has been prepared; several runs can share one view of their progress and one request to stop."""
     config = prepared.config
     # Rounded up, as the trainer does: the budget is reached, not undershot.
@@ -69,7 +90,8 @@ def begin(prepared: Prepared, progress: Silent, on_disk: bool = True, stop: Stop
         if folder is not None:
             # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
             write_json(folder / folders.CONFIG, prepared.record)
-        job = TrainJob(prepared, folder, state, Recorder(max(1, wanted), prepared.trainer.steps_per_iteration), Clock())
+        recorder = Recorder(max(1, wanted), prepared.trainer.steps_per_iteration)
+        job = TrainJob(prepared, folder, state, recorder, Clock(), callbacks)
         job.save()  # before compiling, which can take long
         return drive(job, progress, stop)
 
@@ -80,6 +102,7 @@ def resume(
     recipe: Any = None,
     progress: Silent | None = None,
     stop: StopRequest | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Go on from the checkpoint in a run folder. The user's own objects must be given again, from Python."""
     folder = Path(values["resume"])
@@ -101,6 +124,8 @@ def resume(
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
     state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
     progress = progress or make_progress(config.quiet)
+    if warning := changed_files(record):
+        progress.message(warning)
     announce(prepared, progress)
     with first_reset(prepared):
         state = prepared.trainer.resume(state)
@@ -111,7 +136,7 @@ def resume(
     # The window is that of the checkpoint, whatever the budget is now: an unfinished row can only be finished in the same length.
     recorder = Recorder(found.facts["window"], prepared.trainer.steps_per_iteration, made, found.pending)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
-        return drive(TrainJob(prepared, folder, state, recorder, clock), progress, stop)
+        return drive(TrainJob(prepared, folder, state, recorder, clock, callbacks), progress, stop)
 
 
 @contextmanager
@@ -134,7 +159,15 @@ def announce(prepared: Prepared, progress: Silent) -> None:
 class TrainJob:
     """One training run in progress."""
 
-    def __init__(self, prepared: Prepared, folder: Path | None, state: Any, recorder: Recorder, clock: Clock):
+    def __init__(
+        self,
+        prepared: Prepared,
+        folder: Path | None,
+        state: Any,
+        recorder: Recorder,
+        clock: Clock,
+        callbacks: Sequence[Callback] = (),
+    ):
         self.prepared, self.folder, self.config, self.trainer = prepared, folder, prepared.config, prepared.trainer
         self.state, self.recorder, self.clock, self.pace = state, recorder, clock, Pace()
         self.log = RunLog(folder, KIND, recorder.step, writers_for(prepared, folder))
@@ -142,17 +175,20 @@ class TrainJob:
         self.restarts_before = sum(row.get(RESTARTS) or 0 for row in self.log.rows)
         self.failure: EnvironmentFailed | None = None
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
-        self.title = f"{self.config.env} · {self.config.rule}"
+        self.title = f"{shown(self.config.env)} · {shown(self.config.rule)}"
         self.checkpoint_minutes = self.config.checkpoint_minutes
+        self.caller = Caller([*own_callbacks(self.config), *callbacks], self.config.seed)
 
     def work(self, driver: Driver) -> Iterator[None]:
-        """Chunk after chunk, until the budget is spent."""
+        """Chunk after chunk, until the budget is spent or a callback stops the run."""
         while not self.trainer.done(self.state):
             yield
             self.chunk()
+            if self.caller.stopped_by:
+                return
         # Only at the end: an interrupted run keeps its unfinished row in the checkpoint, so that the curve is the same as without
         # the interruption.
-        self.log.write(self.recorder.flush(self.clock.seconds))
+        self.record(self.recorder.flush(self.clock.seconds))
 
     def chunk(self) -> None:
         """About a second of training. Should it go wrong, the state before it is kept."""
@@ -160,8 +196,10 @@ class TrainJob:
         # last periodic checkpoint has to do. Without a folder nobody could use it.
         small = self.folder is not None and checkpoint.size_of(self.state) < BACKUP_BYTES
         backup = checkpoint.copy_of(self.state) if small else None
+        # A chunk ends with its row where somebody wants to see the agents at that point, and else when about a second is over.
+        most = {"most": self.recorder.window - self.recorder.count} if self.caller.callbacks else {}
         try:
-            state, metrics = self.trainer.advance(self.state)
+            state, metrics = self.trainer.advance(self.state, **most)
         except EnvironmentFailed as error:  # the trainer of a host environment leaves the state before it as it was
             self.save()
             self.failure = error
@@ -174,12 +212,26 @@ class TrainJob:
                 self.state = backup
                 self.save()
             raise TrainingStopped(self.what_went_wrong(*bad))
-        self.log.write(self.recorder.add(metrics, self.clock.seconds))
+        self.record(self.recorder.add(metrics, self.clock.seconds))
         # Where no episode ended in this chunk the bar keeps showing the last known return.
         if np.sum(metrics["episodes"]):
             self.recent_return = float(np.sum(metrics["episode_return"]) / np.sum(metrics["episodes"]))
-        # After the first chunk, the one that compiles: the speed would be far too low with it.
-        self.pace.begin(self.recorder.step)
+        # After the first chunk that learns: compiling would make the speed far too low, filling replay far too high.
+        if self.recorder.step > self.trainer.warm_iterations * self.trainer.steps_per_iteration:
+            self.pace.begin(self.recorder.step)
+
+    def record(self, rows: list[Row]) -> None:
+        """Show finished rows to the callbacks, and write them down."""
+        try:
+            if rows and self.caller.callbacks:
+                every, step = [*self.log.rows, *rows], self.recorder.step
+                self.caller(every, lambda: agents_of(self.prepared, self.state, step, every), self.trainer.done(self.state))
+        except CallbackFailed as error:
+            # The state is good and the row is complete but for what the callback would have added.
+            self.log.write(rows)
+            self.save()
+            raise TrainingStopped(f"training stopped: {error}{self.what_is_kept()}") from error.__cause__
+        self.log.write(rows)
 
     def save(self) -> None:
         """Write the checkpoint."""
@@ -189,7 +241,7 @@ class TrainJob:
             "step": self.recorder.step,
             "seconds": self.clock.seconds,
             # NaN, for a run from before it was counted, becomes null: JSON has no NaN.
-            "cpu_seconds": number(self.clock.cpu_seconds),
+            "cpu_seconds": jsonable(self.clock.cpu_seconds),
             "window": self.recorder.window,
             # So that a resumption can tell whether config.json still describes this state.
             "fingerprint": self.prepared.record["fingerprint"],
@@ -198,15 +250,17 @@ class TrainJob:
 
     def conclude(self, finished: bool) -> Run:
         """The run as it stands; in its folder, the curve, the summary and the page."""
-        run = Run(self.config, self.folder, self.log.rows, finished, self.clock.seconds)
-        run.source = (self.prepared.environment, self.trainer, self.state)
-        run.steps_per_second = self.status().steps_per_second
+        # A run that a callback stopped comes here in the normal way, but its budget is not spent.
+        run = Run(self.config, self.folder, self.log.rows, finished and self.trainer.done(self.state), self.clock.seconds)
+        run.source, run.stopped_by = (self.prepared, self.state), self.caller.stopped_by
+        run.steps_per_second = self.pace.measure(self.recorder.step, self.config.steps)[0] * self.config.seeds
         run.cpu_seconds, run.made, run.last_failure = self.clock.cpu_seconds, self.recorder.step, self.trainer.last_failure
         # The chunk that failed has no row, so the restarts that led up to the failure are in no row either.
         if self.failure is not None:
             run.restarts = self.restarts_before + self.failure.restarts
         if self.folder is not None:
-            run.write_results()
+            # An interrupted user wants to leave, not to wait for an animation.
+            run.write_results(animation=finished and self.config.animation)
         return run
 
     def close(self) -> None:
@@ -221,7 +275,8 @@ class TrainJob:
         step, total = self.recorder.step, self.config.steps
         speed, left = self.pace.measure(step, total)
         # The last iteration may go beyond the budget, which would show as more than 100 %.
-        return Status(min(step, total), total, speed * self.config.seeds, self.recent_return, left)
+        facts = [f"return {shown_return(self.recent_return)}", f"{count(speed * self.config.seeds)} steps/s"]
+        return Status(min(step, total), total, facts, left)
 
     def what_went_wrong(self, name: str, iteration: int, seed: int) -> str:
         """One sentence: what, where, when, and what is left."""
@@ -248,6 +303,14 @@ class TrainJob:
         own = "".join(f"{objects[name]}, " for name in self.prepared.record["custom"])
         line = f"rulax.train({own}resume='{self.folder}')  # in Python" if own else f"rulax train --resume {self.folder}"
         return stopped_text(where, line, self.folder / folders.REPORT)
+
+
+def own_callbacks(config: TrainConfig) -> list[Callback]:
+    """Those that settings ask for; evaluation first, since the others judge by it."""
+    found: list[Callback] = [Evaluate(config.eval_every, config.eval_episodes)] if config.eval_every else []
+    if config.patience or config.stop_at < math.inf:
+        found.append(EarlyStopping(config.patience, config.stop_at))
+    return [*found, *([SaveBest(config.save_best)] if config.save_best else [])]
 
 
 def writers_for(prepared: Prepared, folder: Path | None) -> list[Writer]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rulax.commands.preset_files import EXAMPLE, load_preset, merge, read_preset
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_bounds, read_values
@@ -12,13 +13,15 @@ from rulax.errors import UserError
 from rulax.rules.registry import recommended_steps
 from rulax.settings import setting
 
-DEFAULT_RULE = "rulax5"
-WHAT = "what to train"
+DEFAULT_RULE = "ppo"  # until a rule of ours has earned the place on held-out environments
+WHAT, EVALUATION = "what to train", "evaluation and stopping"
+TUNING = ("tune", "trials", "tune_seeds", "tune_steps")  # fields of a sweep, of which a single run knows nothing
+Config = TypeVar("Config", bound="TrainConfig")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig(HostLoop, Running):
-    """Train agents on one environment with one rule."""
+    """Train agents on an environment; leaves a run folder with a page, metrics and checkpoint."""
 
     env: str = setting("", WHAT, positional=True, metavar="ENV")
     """Environment, for example catch; `rulax envs` lists them all."""
@@ -40,24 +43,51 @@ class TrainConfig(HostLoop, Running):
     """Log to this project of Weights & Biases too; needs `pip install 'rulax[wandb]'`."""
     log_every: int = setting(0, "run", at_least=0)
     """Environment steps per point of the curve; 0 means a hundredth of the run."""
+    eval_every: int = setting(0, EVALUATION, at_least=0, on_resume=True, metavar="STEPS")
+    """Environment steps per seed between evaluations, which play whole episodes and learn nothing; 0 means none."""
+    eval_episodes: int = setting(20, EVALUATION, at_least=1, on_resume=True)
+    """Episodes of each agent in an evaluation, played once greedily and once with actions drawn as in training."""
+    stop_at: float = setting(math.inf, EVALUATION, above=-math.inf, on_resume=True, metavar="RETURN")
+    """Stop as soon as the return reaches this: the greedy one of evaluations, if there are some, else that of training
+    [default: never]."""
+    patience: int = setting(0, EVALUATION, at_least=0, on_resume=True, metavar="POINTS")
+    """Stop after so many points (or evaluations, if there are some) without a new best return; 0 means never."""
+    save_best: str = setting("", EVALUATION, on_resume=True, metavar="FILE")
+    """Keep the best agent so far in this file, which ends in .safetensors, judged by the same return."""
+    animation: bool = setting(True, "run", on_resume=True)
+    """Whether the page shows an episode of the trained agent."""
+    tune: tuple[str, ...] = setting((), "tuning", metavar="KEY=LOW:HIGH|KEY=A,B")
+    """Search for settings first, in ranges (learning_rate=1e-4:1e-2:log, unroll=8:64) or lists (unroll=8,16,32), of the rule's
+    options too (rule.discount=0.9:0.999), then train the best on fresh seeds, 5 unless --seeds says otherwise; needs
+    `pip install 'rulax[tune]'`."""
+    trials: int = setting(20, "tuning", at_least=1)
+    """Settings to try."""
+    tune_seeds: int = setting(3, "tuning", at_least=1)
+    """Agents per trial; all trials have the same seeds."""
+    tune_steps: int = setting(0, "tuning", at_least=0)
+    """Environment steps per agent in a trial [default: --steps]."""
     overrides: dict[str, Any] = setting(dict, settings=AGENTS)
     """Fields of Learning and Network that differ from what the rule recommends."""
 
 
-def build_train(values: Mapping[str, Any]) -> TrainConfig:
+def build_train(values: Mapping[str, Any], cls: type[Config] = TrainConfig) -> Config:  # type: ignore[assignment]
     """A configuration from what the user gave and the preset they named, if any."""
-    given = read_values(TrainConfig, values)
+    given = read_values(cls, values)
     if given.get("preset"):
         # The example is for the error message of `check_train`, not a setting.
-        given = merge(read_preset(TrainConfig, given["preset"], frozenset({EXAMPLE})), given)
+        given = merge(read_preset(cls, given["preset"], frozenset({EXAMPLE})), given)
     # After the preset, which may name the rule that this depends on, or the steps themselves.
     given.setdefault("steps", recommended_steps(given.get("rule", DEFAULT_RULE)))
-    return assemble(TrainConfig, given)
+    return assemble(cls, given)
 
 
 def check_train(config: TrainConfig) -> None:
     """The command's own numbers, and that there is something to train."""
     check_bounds(config)
+    if config.save_best and not config.save_best.endswith(".safetensors"):
+        raise UserError(f"an agent is saved in a file that ends in .safetensors, not in '{config.save_best}'")
+    if config.tune:
+        raise UserError("in Python a search for settings is rulax.tune(env, space={...})")
     if not config.env and config.preset:
         example = load_preset(config.preset).get(EXAMPLE, "ENV")
         line = f"rulax train {example} --preset {config.preset}"

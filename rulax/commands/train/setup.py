@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rulax import own
 from rulax.commands import build
 from rulax.commands.settings import recorded
-from rulax.commands.train.settings import TrainConfig, build_train, check_train
+from rulax.commands.train.settings import TUNING, TrainConfig, build_train, check_train
 from rulax.errors import UserError
 from rulax.records import earlier
 from rulax.records.provenance import fingerprint, how_made
@@ -151,14 +152,23 @@ def make_record(config: TrainConfig, recipe: Recipe, custom: list[str]) -> dict[
     `custom` names what was an object of the user's own, which has no name that would make it again.
     """
     # Agents' settings are recorded resolved and not as overrides: a rule may recommend something else in a later version.
-    settings = recorded(config)
+    settings = recorded(config, *TUNING)
     learning, network = dataclasses.asdict(recipe.learning), dataclasses.asdict(recipe.network)
     # The budget is not part of it, nor is where and how often something is written: a resumed run may change those.
     fixed = {name: settings[name] for name in FIXES_THE_RESULT}
     if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
         fixed["overlap"] = config.overlap
     parts = [fixed, earlier.original(learning, Learning), earlier.original(network, Network)]
-    return how_made(KIND, settings, learning=learning, network=network, custom=custom, fingerprint=fingerprint(parts))
+    files = own.hashes(config.env, config.rule, recipe.network.torso, recipe.network.core)
+    facts = {"custom": custom, "own_files": files, "fingerprint": fingerprint(parts)}
+    return how_made(KIND, settings, learning=learning, network=network, **facts)
+
+
+def changed_files(record: dict[str, Any]) -> str:
+    """A warning if a Python file of the user's own has changed since the run was begun; nothing stops them, if they know."""
+    saved = record.get("own_files", {})
+    changed = [reference.partition(":")[0] for reference, content in own.hashes(*saved).items() if saved[reference] != content]
+    return f"warning: {changed[0]} has changed since this run was begun; it goes on with the new version" if changed else ""
 
 
 def saved_settings(record: dict[str, Any]) -> dict[str, Any]:

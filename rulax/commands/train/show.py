@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rulax.commands.driver import print_places
+from rulax.commands.driver import make_table, print_places
 from rulax.commands.train.result import Run
 from rulax.evaluation.normalised import ends
 from rulax.records import folder as folders
 from rulax.report.plot import block_curve, seed_mean
+from rulax.rules.registry import RULES
 from rulax.text import count, duration
 
 MOST_SEEDS = 20  # rows of the table
@@ -19,18 +20,19 @@ def show(run: Run) -> None:
         return
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     console = Console(highlight=False)
     summary = run.summary()
-    console.print(f"\n[bold]{run.title}[/]  episode return\n")
+    console.print(f"\n[bold]{run.title}[/]  return of training episodes")
+    if run.config.rule in RULES:
+        # A newcomer has not chosen the rule of the demonstration, and should know that nobody designed it.
+        console.print(f"[dim]{run.config.rule}: {RULES[run.config.rule].summary}[/]")
+    console.print()
     last = summary["steps"]
     for line in block_curve(seed_mean(run.returns), last, width=min(60, console.width - 14)):
         console.print(f"  {line}", markup=False)
     console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("seed")
-    table.add_column("final return", justify="right")
+    table = make_table("seed", ["final return"])
     for seed, value in enumerate(summary["final_return_per_seed"][:MOST_SEEDS]):
         table.add_row(str(seed), cell(value))
     if len(summary["final_return_per_seed"]) > MOST_SEEDS:
@@ -38,19 +40,28 @@ def show(run: Run) -> None:
     if run.config.seeds > 1:
         table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
     console.print(table)
+    for name, what in (("greedy", "greedy actions"), ("sampled", "actions as in training")):
+        if f"evaluation_{name}_return" in summary:
+            value = cell(summary[f"evaluation_{name}_return"])
+            console.print(f"[bold]evaluation {value}[/]  (separate episodes at step {summary['evaluation_step']:,}, {what})")
     axis = ends(run.config.env, run.config.env_options)
     if axis is not None and summary["normalised"] is not None:
         name, low, high = axis
         console.print(f"[bold]{name} {summary['normalised']:.3f}[/]  (0 is {low:g}, 1 is {high:g})")
     speed = f", {count(run.steps_per_second)} steps/s" if run.steps_per_second else ""
-    console.print(f"[dim]over the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed}[/]\n")
+    if run.stopped_by:
+        console.print(f"[yellow]stopped at step {last:,} of {run.config.steps:,} by {escape(run.stopped_by)}[/]")
+    console.print(f"[dim]training episodes in the last tenth of {last:,} steps; {duration(run.seconds)} in all{speed}[/]\n")
+    if run.no_animation:
+        console.print(f"[yellow]the page shows no episode ({escape(run.no_animation)})[/]\n")
     if summary.get("restarts"):
         why = f"; the last one: {escape(summary['last_failure'])}" if summary["last_failure"] else ""
         console.print(f"[yellow]environments raised errors and were restarted {summary['restarts']} times{why}[/]\n")
     print_places(
         ("run folder", run.folder),
         ("the curve", f"{run.folder}/{folders.CURVE}"),
-        ("train on", f"rulax train --resume {run.folder} --steps {2 * run.config.steps}"),
+        ("train on", f"rulax train --resume {run.folder}" + (f" --steps {2 * run.config.steps}" if run.finished else "")),
+        ("watch it", f"rulax play {run.folder}"),
         ("in Python", f"rulax.load('{run.folder}').agent.act(observation)"),
         ("the page", f"{run.folder}/{folders.REPORT}"),
     )

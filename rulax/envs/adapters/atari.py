@@ -1,7 +1,7 @@
 """Atari games through ale-py's own vector environment, which skips, pools, shrinks and stacks frames in C++ (host).
 
 The games are in the wheel. Preprocessing is that of the papers: every action for 4 frames, the maximum of the last two, 84 x 84 in
-grey, 4 of those as channels, up to 30 no-ops at the start. `docs/adapters.md` says what ends an episode.
+grey, 4 of those as channels, up to 30 no-ops at the start. `docs/adapters/atari.md` says what ends an episode.
 """
 
 from __future__ import annotations

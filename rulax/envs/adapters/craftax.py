@@ -2,12 +2,13 @@
 
 Under `vmap` a reset that is only sometimes needed is computed at every step, and Craftax takes far longer to generate a map than to
 step. A pool is generated once, and drawing from it costs next to nothing. `pool=0` generates a new map for every episode all the
-same. The option's former name, `worlds`, still works.
+same. The option's former name, `worlds`, still works, with a note.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import Any
 
 import jax
@@ -31,8 +32,7 @@ def make(id: str, **options: Any) -> TimeLimit:
     maker = adapters.load("craftax.craftax_env", "craftax")
     if id not in ids():
         raise adapters.unknown_id("Craftax", id, ids())
-    options = {"pool" if name == "worlds" else name: value for name, value in options.items()}
-    read = adapters.read_options(f"craftax/{id}", DEFAULTS, options)
+    read = adapters.read_options(f"craftax/{id}", DEFAULTS, with_current_names(id, options))
     if read["limit"] < 1 or read["pool"] < 0:
         raise ValueError(f"'craftax/{id}': limit must be at least 1 and pool at least 0")
     env = maker.make_craftax_env_from_name(id, auto_reset=False)
@@ -40,6 +40,16 @@ def make(id: str, **options: Any) -> TimeLimit:
     shown, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)
     observation = jax.ShapeDtypeStruct(shown.shape, jnp.float32)
     return TimeLimit(CraftaxEnvironment(env, params, int(env.num_actions), observation, read["pool"], read["seed"]), read["limit"])
+
+
+def with_current_names(id: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options by today's names; where a former one was given, the user is told."""
+    if "worlds" not in options:
+        return options
+    if "pool" in options:
+        raise ValueError(f"'craftax/{id}': worlds is the former name of pool; give only one of them")
+    print(f"note: the option worlds of craftax/{id} is called pool now", file=sys.stderr)
+    return {"pool" if name == "worlds" else name: value for name, value in options.items()}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # compared by identity

@@ -91,7 +91,7 @@ class EnvPoolStreams(Streams):
     """An open pool."""
 
     def __init__(self, environment: EnvPoolEnvironment, num_streams: int):
-        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions, environment.real_dimensions)
         self.environment = environment
         self.pool: Any = None
 
@@ -105,7 +105,9 @@ class EnvPoolStreams(Streams):
             raise ValueError("these streams have not been started")
         own = self.environment.native_action(action).astype(self.environment.action_dtype)
         observation, reward, terminated, truncated, _ = self.pool.step(own)
-        return Outcome(self.environment.read(observation), reward, terminated & ~truncated, truncated.copy())
+        # Termination wins, as everywhere: where no reward follows there is nothing to bootstrap from. EnvPool 1.2 never sets both
+        # (an episode that ends at the very limit it reports as truncated only); later versions do.
+        return Outcome(self.environment.read(observation), reward, terminated.copy(), truncated & ~terminated)
 
     def close_all(self) -> None:
         if self.pool is not None:

@@ -188,7 +188,7 @@ class GymnasiumStreams(Streams):
     """Open streams, which Gymnasium's vector environment steps and resets."""
 
     def __init__(self, environment: GymnasiumEnvironment, vector: Any, num_streams: int):
-        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions, environment.real_dimensions)
         self.environment, self.vector, self.autoreset = environment, vector, environment.autoreset
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:

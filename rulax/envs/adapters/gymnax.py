@@ -1,7 +1,7 @@
 """gymnax environments as `Environment`s: jittable, vmappable over their parameters, without gymnax's own auto-reset.
 
 The task is gymnax's parameter object, so `default_task()` can be changed with `.replace(...)` and batched with `vmap`.
-How each generation of gymnax tells termination from truncation is in `GymnaxEnvironment.step` and in `docs/adapters.md`.
+How each generation of gymnax tells termination from truncation is in `GymnaxEnvironment.step` and in `docs/adapters/gymnax.md`.
 """
 
 from __future__ import annotations

@@ -39,6 +39,8 @@ class RestartingStreams(HostStreams):
         self.seed, self.closed = 0, False
 
     def start(self, seed: int) -> Timestep:
+        if self.closed:  # the error of closed streams would otherwise open new ones, which nobody would close
+            raise ValueError("these streams are closed; open new ones")
         self.seed = seed
         try:
             timestep = self.streams.start(seed)
@@ -60,8 +62,9 @@ class RestartingStreams(HostStreams):
         return with_levels(timestep)
 
     def close(self) -> None:
-        self.closed = True
-        self.streams.close()
+        if not self.closed:
+            self.closed = True
+            self.streams.close()
 
     def _open_again(self, error: Exception) -> Timestep:
         """Open and start all streams again, as often as it takes."""

@@ -37,8 +37,9 @@ class Outcome(NamedTuple):
 class CheckedStreams(HostStreams):
     """Open streams with a seed each, which refuse invalid actions, and any call once they are closed."""
 
-    def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0):
+    def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0, real_dimensions: int = 0):
         self.num_streams, self.num_actions = num_streams, num_actions
+        self.real_shape = (num_streams, real_dimensions)
         self.action_shape = (num_streams, action_dimensions) if action_dimensions else (num_streams,)
         self.closed = False
 
@@ -48,7 +49,7 @@ class CheckedStreams(HostStreams):
 
     @abc.abstractmethod
     def step_each(self, action: np.ndarray) -> Timestep:
-        """One action in every stream, int64 [B] or [B, D]."""
+        """One action in every stream, int64 [B] or [B, D], or float [B, D]."""
 
     @abc.abstractmethod
     def close_all(self) -> None:
@@ -61,6 +62,10 @@ class CheckedStreams(HostStreams):
 
     def step(self, action: np.ndarray) -> Timestep:
         self._check_open()
+        if self.real_shape[1] and np.issubdtype(np.asarray(action).dtype, np.floating):
+            if action.shape != self.real_shape:
+                raise ValueError(f"an action must be {' x '.join(map(str, self.real_shape))} real numbers, not {action}")
+            return self.step_each(action)
         actions = np.asarray(action, np.int64)
         if actions.shape != self.action_shape or actions.min() < 0 or actions.max() >= self.num_actions:
             # Checked here, because ale-py hangs on an action that it does not have.
@@ -92,8 +97,8 @@ class Streams(CheckedStreams):
 
     autoreset: Autoreset = "next_step"
 
-    def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0):
-        super().__init__(num_streams, num_actions, action_dimensions)
+    def __init__(self, num_streams: int, num_actions: int, action_dimensions: int = 0, real_dimensions: int = 0):
+        super().__init__(num_streams, num_actions, action_dimensions, real_dimensions)
         self.clear()
 
     @abc.abstractmethod
@@ -184,6 +189,9 @@ class MadeOfCopies(Protocol):
     def action_dimensions(self) -> int: ...
 
     @property
+    def real_dimensions(self) -> int: ...
+
+    @property
     def make_one(self) -> Callable[[], Copy]: ...
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
@@ -216,7 +224,7 @@ class CopiedStreams(Streams):
     autoreset: Autoreset = "when_needed"
 
     def __init__(self, environment: MadeOfCopies, num_streams: int):
-        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions, environment.real_dimensions)
         self.environment = environment
         self.copies = [environment.make_one() for _ in range(num_streams)]
 

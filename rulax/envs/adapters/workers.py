@@ -173,7 +173,7 @@ class WorkerStreams(CheckedStreams):
     """Open streams of an environment whose copies live in processes."""
 
     def __init__(self, environment: Shared, num_streams: int):
-        super().__init__(num_streams, environment.num_actions, environment.action_dimensions)
+        super().__init__(num_streams, environment.num_actions, environment.action_dimensions, environment.real_dimensions)
         number = min(environment.processes, num_streams)
         # Contiguous shares: a batch is cut by slices, and the answers are concatenated in order.
         ends = [i * num_streams // number for i in range(number + 1)]

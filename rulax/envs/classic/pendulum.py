@@ -1,4 +1,4 @@
-"""Pendulum: swing up and hold. Gymnasium's Pendulum-v1 with a few torques to choose from and its constants as the task."""
+"""Pendulum: swing up and hold. Gymnasium's Pendulum-v1, with any torque or a few to choose from, and its constants as the task."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
 from rulax.envs.classic.physics import Constant, as_numbers, vary, wrap_angle
+from rulax.envs.wrappers import Continuous
 from rulax.types import Array
 
 
@@ -57,15 +58,35 @@ class Pendulum(Environment):
         return state, _observe(state)
 
     def step(self, task: PendulumTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
-        angle, speed = state
         torque = jnp.linspace(-1.0, 1.0, self.torques, dtype=jnp.float32)[action] * task.torque
-        # The cost is that of the state before the step, as in Gymnasium.
-        cost = wrap_angle(angle) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
-        pull = 3 * task.gravity / (2 * task.length) * jnp.sin(angle) + 3 / (task.mass * task.length**2) * torque
-        speed = jnp.clip(speed + pull * task.time_step, -task.speed_limit, task.speed_limit)
-        # Gymnasium lets the angle grow; float32 would lose digits.
-        state = jnp.stack([wrap_angle(angle + speed * task.time_step), speed])
-        return state, Transition(_observe(state), -cost, jnp.bool_(False), jnp.bool_(False))
+        return swing(task, state, torque)
+
+
+@dataclasses.dataclass(frozen=True)
+class RealPendulum(Pendulum):
+    """The same with any torque: an action is a share of the largest, and what is beyond [-1, 1] is clipped."""
+
+    num_actions = 1  # type: ignore[assignment]  # dimensions of an action
+
+    def step(self, task: PendulumTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
+        return swing(task, state, jnp.clip(action[0], -1.0, 1.0) * task.torque)
+
+
+def continuous_pendulum() -> Continuous:
+    """The one with any torque, or `bins` of them."""
+    return Continuous(RealPendulum())
+
+
+def swing(task: PendulumTask, state: Array, torque: Array) -> tuple[Array, Transition]:
+    """One step with a torque []."""
+    angle, speed = state
+    # The cost is that of the state before the step, as in Gymnasium.
+    cost = wrap_angle(angle) ** 2 + 0.1 * speed**2 + 0.001 * torque**2
+    pull = 3 * task.gravity / (2 * task.length) * jnp.sin(angle) + 3 / (task.mass * task.length**2) * torque
+    speed = jnp.clip(speed + pull * task.time_step, -task.speed_limit, task.speed_limit)
+    # Gymnasium lets the angle grow; float32 would lose digits.
+    state = jnp.stack([wrap_angle(angle + speed * task.time_step), speed])
+    return state, Transition(_observe(state), -cost, jnp.bool_(False), jnp.bool_(False))
 
 
 def _observe(state: Array) -> Array:

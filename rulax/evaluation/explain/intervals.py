@@ -16,6 +16,7 @@ Numbers = dict[str, Any]
 def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int = 0) -> Numbers:
     """Mean of values [N], ignoring NaN, with the 95 % percentile interval of a bootstrap over whole groups [N].
 
+    There is no interval where the groups do not differ: drawing them again cannot show how far others would.
     Steps of one episode are not independent, so the bootstrap draws episodes (or streams), never single steps.
     """
     values = np.asarray(values, np.float64).reshape(-1)
@@ -31,8 +32,9 @@ def over_groups(values: np.ndarray, groups: np.ndarray | None = None, seed: int 
         return {"value": float(mean), "low": None, "high": None, "count": len(values)}
     # How often each group is drawn, instead of which: all resamples are two matrix products.
     drawn = np.random.default_rng(seed).multinomial(len(sums), np.full(len(sums), 1 / len(sums)), RESAMPLES)
-    low, high = np.percentile((drawn @ sums) / (drawn @ counts), (2.5, 97.5))
-    return {"value": float(mean), "low": float(low), "high": float(high), "count": len(values)}
+    low, high = np.percentile((drawn @ sums) / (drawn @ counts), (2.5, 97.5)).tolist()
+    low, high = (low, high) if low < high else (None, None)
+    return {"value": float(mean), "low": low, "high": high, "count": len(values)}
 
 
 def over_folds(values: np.ndarray) -> Numbers:

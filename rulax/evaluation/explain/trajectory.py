@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from rulax.evaluation.explain.alignment import advantages
 from rulax.evaluation.explain.knowledge import log_softmax
 from rulax.evaluation.explain.record import Observed, Snapshot
 from rulax.evaluation.explain.reliance import Y, Z
@@ -74,10 +75,19 @@ def scene(label: str, snapshot: Snapshot, observed: Observed, discovered: Any = 
         "end": np.asarray(experience.discount)[:, 0] == 0,
         "policy": np.exp(log_softmax(batch.online["policy"]))[:, 0],
         "value": observed.value[start : start + STEPS + 1, stream],
+        "advantages": moments_of(observed),
     }
     if discovered is not None:
         found |= fixed_inputs(discovered[0], discovered[1], snapshot, batch)
     return found
+
+
+def moments_of(observed: Observed) -> list[float]:
+    """Mean and deviation of the advantages over the whole recording: what PPO would standardise these few steps by."""
+    value: Any = observed.value
+    found = np.asarray(advantages(lambda _: value, observed.batch))
+    found = found[np.asarray(observed.batch.experience.valid, bool)]
+    return [float(found.mean()), float(found.std())] if found.size else [0.0, 1.0]
 
 
 def fixed_inputs(network: MetaNetwork, sizes: Sizes, snapshot: Snapshot, batch: Any) -> dict[str, Any]:

@@ -95,10 +95,10 @@ def dependent_arms_regret(pulls: int, means: Sequence[float] | None = None) -> f
 
 
 def informative_arm(steps: int = 5, arms: int = 10, high: float = 5.0, low: float = 1.0) -> float:
-    """Optimum of the task with one arm that only informs: one of `arms` pays `high`, the rest `low`, a further one target / 10.
+    """Optimum of the task with one arm that only informs: one of `arms` pays `high`, the rest `low`, a further one target / arms.
 
     The target is uniform on 1..arms. In a state (candidates C, n steps left) one may
-        ask:  mean(C) / 10 + (n - 1) high          try i in C:  n high / |C| + (1 - 1 / |C|) (low + V(C - i, n - 1))
+        ask:  mean(C) / arms + (n - 1) high          try i in C:  n high / |C| + (1 - 1 / |C|) (low + V(C - i, n - 1))
     and with one candidate left the target is known. Candidates are a bit mask, so no order of trying is assumed. Pulling an arm
     that is known to be poor reveals nothing and pays no more than a candidate, so it is left out.
     """
@@ -110,7 +110,7 @@ def informative_arm(steps: int = 5, arms: int = 10, high: float = 5.0, low: floa
         if left == 0 or len(members) == 1:
             return left * high
         share = 1 / len(members)
-        ask = sum(i + 1 for i in members) * share / 10 + (left - 1) * high
+        ask = sum(i + 1 for i in members) * share / arms + (left - 1) * high
         tries = (share * left * high + (1 - share) * (low + value(candidates & ~(1 << i), left - 1)) for i in members)
         return max(ask, *tries)
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from rulax.agents import make_agent
-from rulax.agents.distributions import gaussian
+from rulax.agents import Agent, make_agent
 from rulax.agents.gaussian import make_gaussian_agent
 from rulax.discovery.estimators import backprop
+from rulax.envs.base import Environment
+from rulax.envs.point import Point
+from rulax.envs.regression import Regression
+from rulax.envs.velocity import Velocity
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.update import Learner
 from rulax.methods import maml
@@ -83,7 +86,7 @@ class Pretraining(NamedTuple):
 class AdaptationSetup(NamedTuple):
     """One experiment that learns an initialisation, with all its numbers."""
 
-    init_agent: Callable[[Array], PyTree]  # key -> an agent with random parameters
+    init_agent: Callable[[Array], Agent]  # key -> an agent with random parameters
     meta_update: Callable[[MetaState, Array], tuple[MetaState, Metrics]]  # MAML's or Reptile's
     optimiser: optax.GradientTransformation  # of the meta-parameters
     total: int  # meta-updates
@@ -128,7 +131,7 @@ class AdaptationRun(SeedRun):
         return self.setup.report(scores, sampled_tasks(self.setup.test))
 
 
-def adaptation_scores(test: AdaptationTest, meta_params: PyTree, batch: int = 20) -> Array:
+def adaptation_scores(test: AdaptationTest, meta_params: Agent, batch: int = 20) -> Array:
     """Scores [tasks, updates + 1] on the test tasks of agents that start from `meta_params`; `batch` tasks at a time."""
     keys = jax.random.split(jax.random.key(TEST_SEED), test.number)
     return jax.lax.map(lambda key: adapt(test.tasks, test.learner, meta_params, key, test.updates).scores, keys, batch_size=batch)
@@ -137,10 +140,10 @@ def adaptation_scores(test: AdaptationTest, meta_params: PyTree, batch: int = 20
 def sampled_tasks(test: AdaptationTest) -> PyTree:
     """The tasks of `adaptation_scores` in the same order, [tasks, ...]."""
     keys = jax.random.split(jax.random.key(TEST_SEED), test.number)
-    return jax.vmap(lambda key: test.tasks.sample(jax.random.split(key, 3)[0]))(keys)  # as `adapt` splits its key
+    return jax.vmap(lambda key: test.tasks.sample(jax.random.split(key, 4)[0]))(keys)  # as `adapt` splits its key
 
 
-def pretrained(pretraining: Pretraining, init_agent: Callable[[Array], PyTree], key: Array) -> PyTree:
+def pretrained(pretraining: Pretraining, init_agent: Callable[[Array], Agent], key: Array) -> Agent:
     """The agent that joint training on all tasks leads to."""
     joint = pretraining.maml._replace(updates=0, estimate=backprop)
     key_agent, key_run = jax.random.split(key)
@@ -152,13 +155,13 @@ def pretrained(pretraining: Pretraining, init_agent: Callable[[Array], PyTree], 
 # -- agents, learners and optimisers ----------------------------------------------------------------------------------------------
 
 
-def init_gaussian(environment: Any, hidden: tuple[int, ...]) -> Callable[[Array], PyTree]:
+def init_gaussian(environment: Environment, hidden: tuple[int, ...]) -> Callable[[Array], Agent]:
     """Agents with a Gaussian policy: key -> agent."""
     network = Network(hidden=hidden)
     return lambda key: make_gaussian_agent(key, environment.observation, environment.num_actions, network)
 
 
-def init_regressor(family: Any, network: Network) -> Callable[[Array], PyTree]:
+def init_regressor(family: Regression, network: Network) -> Callable[[Array], Agent]:
     """Networks that predict one number: key -> agent."""
     inputs = jax.ShapeDtypeStruct((family.inputs,), np.float32)
     return lambda key: make_agent(key, inputs, 1, regression().heads(1), network)
@@ -167,7 +170,7 @@ def init_regressor(family: Any, network: Network) -> Callable[[Array], PyTree]:
 def policy_learner(sizes: PolicySizes) -> Learner:
     """Policy gradients by plain gradient descent, whose rate is halved after the first update, as in the published code."""
     halved = optax.piecewise_constant_schedule(sizes.rate, {1: 0.5})
-    return Learner(likelihood_ratio(distribution=gaussian), optax.sgd(halved))
+    return Learner(likelihood_ratio(), optax.sgd(halved))
 
 
 def policy_optimiser(sizes: PolicySizes) -> optax.GradientTransformation:
@@ -176,7 +179,7 @@ def policy_optimiser(sizes: PolicySizes) -> optax.GradientTransformation:
     return make_optimiser(steps, sizes.total * sizes.epochs)
 
 
-def policy_cost(environment: Any, sizes: PolicySizes) -> int:
+def policy_cost(environment: Point | Velocity, sizes: PolicySizes) -> int:
     """Environment steps of one meta-update."""
     return (sizes.updates + 1) * sizes.tasks * sizes.trajectories * environment.horizon
 

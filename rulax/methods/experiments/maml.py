@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import numpy as np
 import optax
 
-from rulax.agents.distributions import gaussian
 from rulax.discovery.estimators import backprop, first_order
 from rulax.envs import point, velocity
 from rulax.envs.regression import Sinusoid
@@ -71,13 +70,15 @@ SINUSOID_SIZES = {"quick": SINUSOID_FULL._replace(total=4000), "full": SINUSOID_
 # -- environments -----------------------------------------------------------------------------------------------------------------
 
 
-def policy_setup(environment: Any, sizes: PolicySizes, estimator: str, report: Any) -> AdaptationSetup:
+def policy_setup(
+    environment: point.Point | velocity.Velocity, sizes: PolicySizes, estimator: str, report: Callable[[Scores, PyTree], Tested]
+) -> AdaptationSetup:
     """MAML with policy gradients in an environment with continuous actions."""
     learner = policy_learner(sizes)
     method = MAML(
         tasks=environment_tasks(environment, environment.horizon, sizes.trajectories),
         learner=learner,
-        outer=likelihood_ratio(clip=sizes.clip, distribution=gaussian),
+        outer=likelihood_ratio(clip=sizes.clip),
         optimiser=policy_optimiser(sizes),
         number=sizes.tasks,
         updates=sizes.updates,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rulax.agents import Agent
 from rulax.envs.base import Environment
 from rulax.envs.choice import DelayedChoice
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.rollout import act, begin
-from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer, Trainer, TrainerConfig, TrainState
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Reference, SeedRun, Suite, Tested
 from rulax.methods.experiments.meta_gradient_mrp import MRP_EXPERIMENTS
 from rulax.methods.loop import Loop
@@ -58,10 +58,10 @@ class DelayedChoiceRun(SeedRun):
         init = functools.partial(init_online_state, self.method)
         self.state = jax.jit(init, compiler_options=COMPILE_FAST)(jax.random.key(seed))
         self.trainer = self._make_trainer()
-        self.fixed: Any = None  # state of the agent that is being trained with a fixed discount
+        self.fixed: TrainState | None = None  # state of the agent that is being trained with a fixed discount
         self.scores: dict[float, np.ndarray] = {}  # test returns of the fixed discounts that are done
 
-    def _make_trainer(self) -> CompiledTrainer:
+    def _make_trainer(self) -> Trainer:
         learning = self.setup.learning
         config = TrainerConfig(1, self.setup.updates * learning.streams * learning.unroll)
         return CompiledTrainer(self.setup.environment, self.method.recipe({"discount": self.method.start[0]}), config)
@@ -101,7 +101,7 @@ class DelayedChoiceRun(SeedRun):
         return report_delayed_choice(self.setup, tuned, self.scores, constants)
 
 
-def play_episodes(setup: DelayedChoiceSetup, environment: Environment, agent: PyTree, context: Array | None = None) -> np.ndarray:
+def play_episodes(setup: DelayedChoiceSetup, environment: Environment, agent: Agent, context: Array | None = None) -> np.ndarray:
     """Returns of test episodes, one per stream, [episodes], of an agent that has stopped learning.
 
     `context` is what a `Conditioned` environment shows; None for the environment without it.
@@ -110,7 +110,7 @@ def play_episodes(setup: DelayedChoiceSetup, environment: Environment, agent: Py
     task = environment.default_task() if context is None else environment.default_task()._replace(context=context)
 
     @functools.partial(jax.jit, compiler_options=COMPILE_FAST)
-    def run(agent: PyTree, task: PyTree, key: Array) -> Array:
+    def run(agent: Agent, task: PyTree, key: Array) -> Array:
         key_env, key_act = jax.random.split(key)
         actor = begin(streams, task, agent.initial_memory(setup.test_episodes), key_env)
         _, _, episode = act(streams, agent, actor, setup.environment.longest + 1, key_act)

@@ -7,7 +7,6 @@ import functools
 import numpy as np
 import optax
 
-from rulax.agents.distributions import gaussian
 from rulax.envs.point import Point
 from rulax.envs.regression import Sinusoid
 from rulax.learning.optimisers import make_optimiser
@@ -106,7 +105,7 @@ def start_point(suite: Suite, seed: int) -> SeedRun:
     method = Reptile(
         tasks=environment_tasks(environment, environment.horizon, sizes.trajectories),
         learner=learner,
-        outer=likelihood_ratio(distribution=gaussian),
+        outer=likelihood_ratio(),
         optimiser=policy_optimiser(sizes),
         number=sizes.tasks,
         updates=sizes.updates,

@@ -117,6 +117,7 @@ function drawPanels(host, spec) {
   const grid = make('div', 'many', null, host);
   grid.dataset.count = spec.panels.length;
   for (const panel of spec.panels) drawn.push(DRAW[panel.kind](make('div', `panel ${panel.kind}`, null, grid), panel, state));
+  return { update: (next) => next.panels.forEach((panel, i) => drawn[i].update(panel)) };
 }
 
 const DRAW = { curves: drawCurves, intervals: drawIntervals, bars: drawIntervals, heatmap: drawHeatmap, panels: drawPanels };

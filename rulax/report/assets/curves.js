@@ -24,7 +24,16 @@ function drawCurves(host, spec, shared) {
   chart.readout.hidden = true;
   state.listeners.push(() => emphasise(chart, state));
   whenResized(chart.stage, () => paint(chart, state));
-  return { redraw: () => paint(chart, state), update: (next) => { chart.spec = wholeCurves(next); paint(chart, state); } };
+  return { redraw: () => paint(chart, state), update: (next) => repaint(chart, state, wholeCurves(next)) };
+}
+
+// Other numbers in the same chart: whoever is reading it goes on where they were.
+function repaint(chart, state, spec) {
+  const { at } = chart, focused = chart.picture && document.activeElement === chart.picture;
+  chart.spec = spec;
+  paint(chart, state);
+  if (focused) chart.picture.focus({ preventScroll: true });
+  if (at !== null && chart.xs && at < chart.xs.length) read(chart, at, null);
 }
 
 // What a script of its own may leave out.
@@ -263,7 +272,7 @@ function read(chart, index, pointerY) {
     swatch(line.name, row);
     make('span', 'name', line.name, row);
     make('b', '', exact(line.mean[i]), row);
-    if (line.low.length && known(line.low[i])) make('span', 'range', `${exact(line.low[i])} to ${exact(line.high[i])}`, row);
+    if (line.low.length && known(line.low[i]) && line.low[i] < line.high[i]) make('span', 'range', `${exact(line.low[i])} to ${exact(line.high[i])}`, row);
   }
   if (more > 0) make('div', 'where', `${more} more lines`, chart.readout);
   if (!found.length) make('div', 'row', 'no value here', chart.readout);

@@ -154,15 +154,15 @@ function discovered(rule, scene) {
   return { policy, y, z };
 }
 
-// Rules that people wrote: advantages from the agent's value, discount 0.99 and lambda 0.95 as in rulax/rules/.
+// Rules that people wrote: advantages from the agent's value, discount 0.99 and lambda 0.95 as in rulax/rules/. PPO standardises them
+// over a batch: by the mean and deviation over all that was recorded, since those of so few steps would make a storm of any ripple.
 function writtenByPeople(scene, value) {
   const { policy, action, reward, end } = scene;
   const discount = end.map((e) => (e ? 0 : 0.99));
   const advantage = accumulate(reward.map((r, t) => r + discount[t] * value[t + 1] - value[t]), discount.map((d) => 0.95 * d));
-  const mean = sum(advantage) / advantage.length;
-  const scale = Math.sqrt(sum(advantage.map((a) => (a - mean) ** 2)) / advantage.length) + 1e-8;
+  const [mean, deviation] = scene.advantages || [0, 1]; // recordings of earlier versions have none
   const logs = policy.map((p) => p.map((x) => Math.log(x)));
-  const push = advantage.map((a) => Math.max(-2, Math.min(2, (a - mean) / scale)));
+  const push = advantage.map((a) => Math.max(-2, Math.min(2, (a - mean) / (deviation + 1e-8))));
   return {
     advantage,
     // One step of size one down the slope of -A log pi(a) in the logits: A (1 - pi) on the action taken, -A pi on the others.

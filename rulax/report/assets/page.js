@@ -14,22 +14,26 @@ function startTheme() {
 
 // A first click on a column of numbers puts the largest on top, a second one turns it round; what was not measured stays below.
 function startSorting(table) {
-  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => head.querySelector('button').addEventListener('click', () => {
-    const number = head.classList.contains('number');
     const before = head.getAttribute('aria-sort');
-    const down = before === 'none' ? number : before === 'ascending';
-    heads.forEach((other) => other.setAttribute('aria-sort', 'none'));
-    head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const rows = [...body.rows].sort((one, other) => {
-      const [a, b] = [one, other].map((row) => row.cells[column].dataset.value);
-      if (a === '' || b === '') return (a === '') - (b === '');
-      const order = number ? Number(a) - Number(b) : a.localeCompare(b, 'en', { numeric: true });
-      return down ? -order : order;
-    });
-    body.append(...rows);
+    const down = before === 'none' ? head.classList.contains('number') : before === 'ascending';
+    sortTable(table, column, down);
     say(`sorted by ${head.textContent}, ${down ? 'largest first' : 'smallest first'}`);
   }));
+}
+
+function sortTable(table, column, down) {
+  const heads = [...table.tHead.rows[0].cells], head = heads[column], number = head.classList.contains('number');
+  heads.forEach((other) => other.setAttribute('aria-sort', 'none'));
+  head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+  const rows = [...table.tBodies[0].rows].sort((one, other) => {
+    const [a, b] = [one, other].map((row) => row.cells[column].dataset.value);
+    if (a === '' || b === '') return (a === '') - (b === '');
+    const order = number ? Number(a) - Number(b) : a.localeCompare(b, 'en', { numeric: true });
+    return down ? -order : order;
+  });
+  table.tBodies[0].append(...rows);
 }
 
 function startCopying(button) {
@@ -72,13 +76,21 @@ function startOwn(number, script) {
   attempt(root, () => script(root, data[index].data, charts));
 }
 
+const drawn = new WeakMap(); // by place: what was drawn there, and the handle that draws it anew
+
+function drawChart(host, spec) {
+  attempt(host, () => drawn.set(host, { spec, handle: DRAW[spec.kind](host, spec) }));
+}
+
+// Everything in a part of the page that answers or has to be drawn.
+function start(part, specs) {
+  part.querySelectorAll('table.sortable').forEach(startSorting);
+  part.querySelectorAll('button.copy').forEach(startCopying);
+  part.querySelectorAll('.chart').forEach((host) => drawChart(host, specs[Number(host.dataset.chart)]));
+}
+
 startTheme();
-document.querySelectorAll('table.sortable').forEach(startSorting);
-document.querySelectorAll('button.copy').forEach(startCopying);
-document.querySelectorAll('.chart').forEach((host) => {
-  const spec = data[Number(host.dataset.chart)];
-  attempt(host, () => DRAW[spec.kind](host, spec));
-});
+start(document, data);
 document.documentElement.dataset.drawn = Math.round(performance.now());
 // After the next picture is on the screen: how long it took to open the page.
 requestAnimationFrame(() => setTimeout(() => { document.documentElement.dataset.shown = Math.round(performance.now()); }));

@@ -115,7 +115,7 @@ def envpool(seed, id, read=lambda x: np.moveaxis(x[0], 0, -1), **options):
     def step(action):
         observation, reward, terminated, truncated, info = bare.step(np.array([action], np.int32))
         assert not truncated[0] or info["elapsed_step"][0] == limit
-        return read(observation), float(reward[0]), bool(terminated[0] and not truncated[0]), bool(truncated[0])
+        return read(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0] and not terminated[0])
 
     return reset, step
 

@@ -1,4 +1,4 @@
-"""DeepMind Lab2D, the relative of DeepMind Lab that can be installed, as docs/adapters.md connects Lab: by a class of one's own."""
+"""DeepMind Lab2D, the relative of DeepMind Lab that can be installed, connected as docs/adapters/dm_env.md connects Lab."""
 
 import dm_env
 import dmlab2d

@@ -109,6 +109,10 @@ def test_real_numbers_by_bins_and_several_choices():
     assert (real.num_actions, real.action_dimensions) == (5, 2)
     timesteps = host.live(real, np.array([[[0, 4]], [[3, 1]]]))
     np.testing.assert_allclose(timesteps.reward[1:, 0], [-1 + 100, 0.5 + 25])
+    free = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.float64, [-1, 0], 1)))
+    assert free.real_dimensions == 2
+    timesteps = host.live(free, np.float32([[[-1, 1]], [[0.5, -0.5]], [[9, -9]]]))
+    np.testing.assert_allclose(timesteps.reward[1:, 0], [-1 + 100, 0.5 + 25, 1 + 0])
     whole = from_dm_env(lambda seed: Acted(seed, dm_env.specs.BoundedArray((2,), np.int32, [2, -1], [3, 2])))
     assert (whole.num_actions, whole.action_dimensions) == (4, 2)  # the first has two choices, of which each means the same twice
     np.testing.assert_allclose(host.live(whole, np.array([[[1, 3]], [[2, 0]]])).reward[1:, 0], [2 + 200, 3 - 100])
@@ -204,8 +208,8 @@ class StandInLab:
 
 
 def test_the_module_for_deepmind_lab_that_the_documentation_shows(monkeypatch):
-    page = Path(__file__).parents[3] / "docs" / "adapters.md"
-    code = re.search(r"## dm_env, and DMLab-30.*?```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S).group(1)
+    page = Path(__file__).parents[3] / "docs" / "adapters" / "dm_env.md"
+    code = re.search(r"# dm_env, and DMLab-30.*?```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S).group(1)
     monkeypatch.setitem(sys.modules, "deepmind_lab", types.SimpleNamespace(Lab=StandInLab))
     module = types.ModuleType("my_lab")
     exec(code, module.__dict__)

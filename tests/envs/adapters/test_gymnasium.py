@@ -68,12 +68,12 @@ WAYS = (None, "next_step", "same_step")  # to reset: ours, and the two of Gymnas
 
 
 def live(environment, actions, num_streams=2, seed=0):
-    """Timesteps, each field stacked to [T+1, B, ...]; `actions` is [T] or [T, B]."""
+    """Timesteps, each field stacked to [T+1, B, ...]; `actions` is [T], [T, B] or [T, B, D]."""
     streams = environment.open(num_streams)
     try:
         timesteps = [streams.start(seed)]
         for action in actions:
-            timesteps.append(streams.step(np.broadcast_to(action, num_streams)))
+            timesteps.append(streams.step(np.broadcast_to(action, (num_streams, *np.shape(action)[1:]))))
     finally:
         streams.close()
     return stack(timesteps)
@@ -295,6 +295,28 @@ def test_pendulum_by_bins_is_pendulum():
         observation, reward, *_ = direct.step(np.array([choice - 2.0], np.float32))
         np.testing.assert_allclose(ours.observation[step + 1, 0], observation, rtol=1e-6)
         np.testing.assert_allclose(ours.reward[step + 1, 0], reward, rtol=1e-6)
+
+
+def test_pendulum_takes_real_numbers():
+    """In units of its bounds, which are -2 and 2, and clipped there."""
+    environment = adapter.make("Pendulum-v1")
+    assert (environment.num_actions, environment.real_dimensions) == (11, 1)
+    said = np.random.default_rng(0).normal(size=(20, 1, 1)).astype(np.float32)
+    assert (np.abs(said) > 1).any()
+    ours = live(environment, said, num_streams=1, seed=3)
+    direct = gymnasium.make("Pendulum-v1")
+    (seed,) = np.random.SeedSequence(3).generate_state(1)
+    direct.reset(seed=int(seed))
+    for step, share in enumerate(said):
+        observation, reward, *_ = direct.step(2 * np.clip(share[0], -1, 1))
+        np.testing.assert_allclose(ours.observation[step + 1, 0], observation, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(ours.reward[step + 1, 0], reward, rtol=1e-5)
+    for wrong in (adapter.make("Pendulum-v1", bins=5), adapter.make("CartPole-v1")):
+        streams = wrong.open(1)
+        streams.start(0)
+        with pytest.raises(ValueError, match="an action must be 1 numbers from 0 to"):
+            streams.step(said[0])
+        streams.close()
 
 
 def test_flatten():

@@ -74,8 +74,8 @@ def test_what_leaves_its_own_space_is_refused(options, message):
 
 
 def test_a_wrapper_that_shows_something_else_is_refused():
-    def longer(world):
-        return gymnasium.wrappers.TransformObservation(world, lambda shown: np.append(shown, 0), world.observation_space)
+    def longer(bare):
+        return gymnasium.wrappers.TransformObservation(bare, lambda shown: np.append(shown, 0), bare.observation_space)
 
     with pytest.raises(ValueError, match=r"of shape \(3,\), but its space says \(2,\)"):
         adapter.make("RulaxBroken-v0", wrappers=[longer])

@@ -137,8 +137,8 @@ def test_images_in_parts_and_in_stacks_too():
     }
     host.assert_declared(environment, host.live(environment, np.zeros((2, 2), int)))
     settings = {"streams": 2, "unroll": 4, "hidden": (8,), "channels": (2,), "quiet": True}
-    world = adapter.make("RulaxShown-v0", space=image(4, 12, 12))
-    run = rulax.train(world, "actor_critic", steps=64, **settings)
+    environment = adapter.make("RulaxShown-v0", space=image(4, 12, 12))
+    run = rulax.train(environment, "actor_critic", steps=64, **settings)
     assert run.agent.act(image(4, 12, 12).sample()) in (0, 1)
     run.agent.reset()
     assert run.agent.act(np.stack([image(4, 12, 12).sample()] * 3)).shape == (3,)
@@ -156,7 +156,7 @@ FLAT = {
 
 
 @pytest.mark.parametrize("space", FLAT.values(), ids=FLAT)
-def test_what_is_flattened_is_seen_as_the_world_shows_it(space):
+def test_what_is_flattened_is_seen_as_the_environment_shows_it(space):
     environment = adapter.make("RulaxShown-v0", space=space, flatten=True)
     own = [space.sample() for _ in range(3)]
     flat = np.stack([spaces.flatten(space, each) for each in own])
@@ -170,12 +170,12 @@ def test_what_is_flattened_is_seen_as_the_world_shows_it(space):
         np.testing.assert_allclose(environment.preprocess(flat), flat)
 
 
-def test_an_agent_of_a_flattened_world_acts_on_what_the_world_shows(tmp_path):
+def test_an_agent_of_a_flattened_environment_acts_on_what_that_shows(tmp_path):
     settings = {"streams": 2, "unroll": 4, "hidden": (8,), "quiet": True, "out": tmp_path / "run"}
     rulax.train("Blackjack-v1", "actor_critic", steps=64, env_options={"flatten": True}, **settings)
     agent = rulax.load(tmp_path / "run").agent
-    world = gymnasium.make("Blackjack-v1")
-    observation, _ = world.reset(seed=0)
+    environment = gymnasium.make("Blackjack-v1")
+    observation, _ = environment.reset(seed=0)
     assert agent.act(observation) in (0, 1)
     agent.reset()
     several, _ = gymnasium.make_vec("Blackjack-v1", num_envs=3, vectorization_mode="sync").reset(seed=0)

@@ -21,17 +21,17 @@ DOWNLOADS = {"MNISTBandit-bsuite"}
 
 def live(environment, task, num_steps, num_streams=2, action=None) -> Timestep:
     """Timesteps [T+1, B] of `num_steps` steps; random actions unless one is given."""
-    world = streams(environment, num_streams)
+    batched = streams(environment, num_streams)
 
     def one(state, key):
         key_act, key_step = jax.random.split(key)
         chosen = jax.random.randint(key_act, (num_streams,), 0, environment.num_actions)
-        state, timestep = world.step(task, state, chosen if action is None else jnp.full_like(chosen, action), key_step)
+        state, timestep = batched.step(task, state, chosen if action is None else jnp.full_like(chosen, action), key_step)
         return state, timestep
 
     @jax.jit
     def run():
-        state, start = world.start(task, jax.random.key(1))
+        state, start = batched.start(task, jax.random.key(1))
         _, rest = jax.lax.scan(one, state, jax.random.split(jax.random.key(2), num_steps))
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, rest)
 
@@ -54,12 +54,12 @@ def assert_contract(timesteps: Timestep, environment) -> None:
 def test_every_id_fits_a_scan(id):
     """Shapes and types only: the state of a step has those of a reset, under vmap, scan and traced tasks."""
     environment = adapter.make(id)
-    world = streams(environment, 2)
+    batched = streams(environment, 2)
 
     def run(task, key):
-        state, start = world.start(task, key)
+        state, start = batched.start(task, key)
         actions = jnp.zeros((3, 2, *[environment.action_dimensions] * (environment.action_dimensions > 0)), jnp.int32)
-        return start, jax.lax.scan(lambda s, a: world.step(task, s, a, key), state, actions)[1]
+        return start, jax.lax.scan(lambda s, a: batched.step(task, s, a, key), state, actions)[1]
 
     start, rest = jax.eval_shape(run, environment.default_task(), jax.random.key(0))
     assert start.observation.shape == (2, *environment.observation.shape)
@@ -104,11 +104,11 @@ def test_cartpole_ends_by_falling_and_by_time():
 def test_agrees_with_the_step_of_gymnax_itself(id, limit):
     """gymnax's own step resets at once, but reports what ended and the observation before the reset."""
     environment = adapter.make(id, max_steps_in_episode=limit)
-    task, world = environment.default_task(), environment.environment
+    task, bare = environment.default_task(), environment.environment
     state, _ = environment.reset(task, jax.random.key(0))
     step = jax.jit(environment.step)
     for key in jax.random.split(jax.random.key(1), limit):
-        _, _, reward, terminated, truncated, info = world.step(key, state, jnp.int32(1), task)
+        _, _, reward, terminated, truncated, info = bare.step(key, state, jnp.int32(1), task)
         state, transition = step(task, state, jnp.int32(1), jax.random.split(key)[0])
         np.testing.assert_allclose(transition.observation, info["final_observation"], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(transition.reward, reward, rtol=1e-6)
@@ -178,6 +178,10 @@ def test_continuous_actions_are_chosen_by_bins(id):
     direct = environment.environment.step_env(jax.random.key(1), state, jnp.broadcast_to(space.high, space.shape), task)
     np.testing.assert_allclose(ours.observation, direct[0], rtol=1e-5)
     np.testing.assert_allclose(ours.reward, direct[2], rtol=1e-5)
+    free = adapter.make(id)
+    assert (environment.real_dimensions, free.real_dimensions) == (0, size)
+    _, said = free.step(task, state, jnp.full(size, 1.5, jnp.float32), jax.random.key(1))
+    np.testing.assert_allclose(said.observation, direct[0], rtol=1e-5)
 
 
 def test_errors_say_what_to_do(monkeypatch):
@@ -289,7 +293,7 @@ def test_five_values_keep_the_contract():
 
 
 def test_unreadable_observations_are_refused():
-    world = Walk(6)
-    world.observation_space = lambda params: gymnax.environments.spaces.Dict({})
+    walk = Walk(6)
+    walk.observation_space = lambda params: gymnax.environments.spaces.Dict({})
     with pytest.raises(ValueError, match="'Walk' has observations of kind Dict, but only Box and Discrete are supported"):
-        adapter.adapt("Walk", world, WalkParams())
+        adapter.adapt("Walk", walk, WalkParams())

@@ -7,10 +7,13 @@ import dataclasses
 import importlib.util
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import pytest
 
 from rulax.envs import make
+from rulax.envs.actions import one_of
+from rulax.envs.adapters.envpool import EnvPoolEnvironment
 from tests.envs.adapters import host
 from tests.envs.adapters.bare import NETHACK, atari, boxoban, catch, crafter, envpool, lab2d, minigrid, nethack, sokoban_planes
 
@@ -187,18 +190,33 @@ def test_procgen_without_qt_says_what_to_install():
         _say_what_is_missing(fails)
 
 
+def test_where_envpool_says_both_a_termination_wins():
+    class Pool:
+        def step(self, action):
+            flags = np.array([[True, True], [True, False], [False, True], [False, False]]).T
+            return np.zeros((4, 1), np.float32), np.ones(4, np.float32), *flags, {}
+
+    observation = jax.ShapeDtypeStruct((1,), np.float32)
+    streams = EnvPoolEnvironment("Any-v0", one_of(2), np.dtype(np.int32), observation, False, False, {}).open(4)
+    streams.pool = Pool()
+    timestep = streams.step(np.zeros(4, int))
+    np.testing.assert_array_equal(timestep.discount, [0, 0, 1, 1])
+    np.testing.assert_array_equal(timestep.episode.ended, [True, True, True, False])
+
+
 def leaves(observation):
     parts = observation.values() if isinstance(observation, dict) else [observation]
     return [np.asarray(part)[:31] for part in parts]
 
 
-def test_envpools_real_actions_are_its_own():
-    """HalfCheetah by bins: six torques at once, each one of five, are what the bare pool is given."""
+@pytest.mark.parametrize("bins", [5, None])
+def test_envpools_real_actions_are_its_own(bins):
+    """HalfCheetah's six torques, said or chosen from five each, are what the bare pool is given."""
     envpool = pytest.importorskip("envpool")
-    environment = make("envpool/HalfCheetah-v4", bins=5, num_threads=1)
-    assert (environment.num_actions, environment.action_dimensions) == (5, 6)
+    environment = make("envpool/HalfCheetah-v4", bins=bins, num_threads=1)
+    assert (environment.action_dimensions, environment.real_dimensions) == (6, 0 if bins else 6)
     actions = np.random.default_rng(0).integers(0, 5, (20, 1, 6))
-    timesteps = host.live(environment, actions)
+    timesteps = host.live(environment, actions if bins else (actions / 2 - 1).astype(np.float32))
     bare = envpool.make("HalfCheetah-v4", env_type="gymnasium", num_envs=1, seed=[host.seeds(0, 1)[0] % 2**31])
     np.testing.assert_allclose(timesteps.observation[0], bare.reset()[0], rtol=1e-6)
     for step, action in enumerate(actions):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rulax.envs import make
-from rulax.envs.adapters import sokoban
+from rulax.envs.adapters import craftax, sokoban
 
 QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -17,21 +17,21 @@ def quick(function):
 
 
 @pytest.fixture(scope="module")
-def sokoban_world():
+def sokoban_environment():
     pytest.importorskip("jumanji")
     return make("jumanji/Sokoban", levels=3, limit=1000)
 
 
-def test_sokoban_levels_are_solved_by_their_solutions(sokoban_world):
+def test_sokoban_levels_are_solved_by_their_solutions(sokoban_environment):
     """The generator's actions, played forwards by Jumanji's rules, put every box on a target, and only at the end of all."""
-    step, random = quick(sokoban_world.step), np.random.default_rng(5)
+    step, random = quick(sokoban_environment.step), np.random.default_rng(5)
     for _ in range(4):
         fixed, variable, agent, solution = sokoban.make_level(random)
         assert (variable == sokoban.BOX).sum() == (fixed == sokoban.TARGET).sum() == sokoban.BOXES
         assert (variable == sokoban.AGENT).sum() == 1
         assert not ((variable > 0) & (fixed == sokoban.WALL)).any()
         pool = sokoban.Levels(*(jnp.broadcast_to(x, (3, *x.shape)) for x in (fixed, variable, agent)))
-        state, observation = sokoban_world.reset(pool, jax.random.key(0))
+        state, observation = sokoban_environment.reset(pool, jax.random.key(0))
         np.testing.assert_array_equal(observation[..., sokoban.BOX], variable == sokoban.BOX)
         np.testing.assert_array_equal(observation[..., 5 + sokoban.WALL], fixed == sokoban.WALL)
         ends, total = [], 0.0
@@ -47,7 +47,7 @@ def test_sokoban_levels_are_solved_by_their_solutions(sokoban_world):
         np.testing.assert_allclose(total, 10 + (sokoban.BOXES - before) - 0.1 * len(ends), atol=1e-3)
 
 
-def test_sokoban_levels_differ_and_are_truncated(sokoban_world):
+def test_sokoban_levels_differ_and_are_truncated(sokoban_environment):
     levels = sokoban.make_levels(50, 1)
     assert len({level.tobytes() for level in levels.variable}) == 50
     np.testing.assert_array_equal(levels.fixed, sokoban.make_levels(50, 1).fixed)
@@ -112,6 +112,16 @@ def test_xland_is_the_packages_own():
     assert ends == {"terminated", "truncated"}
     with pytest.raises(ValueError, match="has no goal without a ruleset"):
         make("xland/XLand-MiniGrid-R1-9x9")
+
+
+def test_the_former_name_of_craftaxs_pool_is_understood_with_a_note(capsys):
+    id = "Craftax-Symbolic-v1"
+    assert craftax.with_current_names(id, {"worlds": 3, "seed": 1}) == {"pool": 3, "seed": 1}
+    assert capsys.readouterr().err == f"note: the option worlds of craftax/{id} is called pool now\n"
+    assert craftax.with_current_names(id, {"pool": 3}) == {"pool": 3}
+    assert capsys.readouterr().err == ""
+    with pytest.raises(ValueError, match="worlds is the former name of pool; give only one of them"):
+        craftax.with_current_names(id, {"worlds": 3, "pool": 3})
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ def test_maps_of_symbols_are_stacked_and_numbers_are_not():
 
 
 def test_an_agent_is_not_blinded_by_the_count_of_turns():
-    """Measured before: after 20,000 turns the status line moved a newborn's reading a thousand times as far as another map."""
+    """Measured before: after 20,000 turns the status line moved a fresh agent's reading a thousand times as far as another map."""
     from nle import nethack
 
     environment = make("nethack/NetHackScore-v0")

@@ -14,7 +14,7 @@ from rulax.rules.disco import LEARNING, NETWORK, disco
 from tests.commands.test_presets import learned, shrunken
 from tests.metanet.environments import SMALL
 
-WORLDS = {  # with an end within the few steps of the test, where there is an option for it
+ENVIRONMENTS = {  # with an end within the few steps of the test, where there is an option for it
     "paper-atari-mini": ("atari/Pong", {"frames": 40, "threads": 1}),
     "paper-crafter-mini": ("crafter/reward", {"area": (32, 32), "length": 5}),
     "paper-nethack": ("nethack/NetHackChallenge-v0", {"max_episode_steps": 5}),
@@ -24,10 +24,10 @@ WORLDS = {  # with an end within the few steps of the test, where there is an op
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 @jax.default_prng_impl("unsafe_rbg")  # compiles in less time than JAX's own
-def test_it_learns_from_the_real_world(name):
-    environment, options = WORLDS[name]
+def test_it_learns_from_the_real_environment(name):
+    environment, options = ENVIRONMENTS[name]
     if importlib.util.find_spec(adapter_families()[environment.partition("/")[0]].package) is None:
         pytest.skip(f"the package of {environment} is not installed")
     own = build_train({"preset": name})

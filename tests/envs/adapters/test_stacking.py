@@ -60,7 +60,7 @@ def test_the_last_frames_are_shown_and_an_episode_starts_in_the_dark():
         ("envpool/Breakout-v5", {"stack_num": 3, "gray_scale": False, "max_episode_steps": 60, "num_threads": 1}, (84, 84, 9)),
     ],
 )
-def test_worlds_that_stack_their_frames_themselves_have_each_stored_once(name, options, shape):
+def test_environments_that_stack_their_frames_themselves_have_each_stored_once(name, options, shape):
     """Their own stacks, over several starts of episodes, come back bit by bit from one copy of every frame."""
     pytest.importorskip(adapter_families()[name.split("/")[0]].package)
     environment = make(name, **options)
@@ -95,10 +95,10 @@ def test_a_trained_agent_is_shown_one_frame_after_the_other():
     options = {"env_options": {"stack": 3}, "quiet": True}
     run = rulax.train("gymnasium/RulaxSlides-v0", "actor_critic", steps=64, **settings, **options)
     assert np.isfinite(run.metrics["loss"][-1])
-    agent, world = run.agent, Slides()
-    observation, _ = world.reset()
+    agent, slides = run.agent, Slides()
+    observation, _ = slides.reset()
     agent.act(observation)
-    agent.act(world.step(0)[0])
+    agent.act(slides.step(0)[0])
     np.testing.assert_array_equal(agent.frames["picture"][0, 0, ::2], [0, 10, 11])
     agent.reset()
     agent.act(observation)

@@ -162,7 +162,7 @@ def alive(process):
         ("CartPole-v1", {"processes": "many"}, "processes must be the number .*, not 'many'"),
         ("CartPole-v1", {"processes": -1}, "processes must be the number .*, not -1"),
         ("CartPole-v1", {"processes": 2, "autoreset": "next_step"}, "autoreset asks for .* leave one of the two out"),
-        ("CartPole-v1", {"processes": 2, "wrappers": (lambda world: world,)}, "has options that cannot be sent to a process: "),
+        ("CartPole-v1", {"processes": 2, "wrappers": (lambda one: one,)}, "has options that cannot be sent to a process: "),
         ("catch", {"processes": 2}, "runs inside of JAX; processes are for environments that run on the host"),
         ("atari/Pong", {"processes": 2}, "it has threads of its own, see its option threads"),
         ("envpool/Pong-v5", {"processes": 2}, "it has threads of its own, see its option num_threads"),

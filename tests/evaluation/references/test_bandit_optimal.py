@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from rulax.envs.bandit import InformativeArm
 from rulax.evaluation import references as refs
 
 
@@ -99,7 +100,7 @@ def all_arms_allowed(candidates, left, arms, high, low):
         return 0.0
     best = 0.0
     for arm in range(arms + 1):
-        pays = {t: (t + 1) / 10 if arm == arms else (high if t == arm else low) for t in candidates}
+        pays = {t: (t + 1) / arms if arm == arms else (high if t == arm else low) for t in candidates}
         total = sum(pays.values())
         for seen in set(pays.values()):
             same = tuple(t for t in candidates if pays[t] == seen)
@@ -112,6 +113,13 @@ def all_arms_allowed(candidates, left, arms, high, low):
 def test_informative_arm_against_all_choices(arms, steps, high, low):
     expected = all_arms_allowed(tuple(range(arms)), steps, arms, high, low)
     assert refs.informative_arm(steps, arms, high, low) == pytest.approx(expected, rel=1e-12)
+
+
+def test_informative_arm_is_that_of_the_environment():
+    """Two pulls of four arms and the one that tells: ask, then take what pays 5. To try an arm at random is worth less."""
+    environment = InformativeArm(arms=5)
+    asked = np.mean([environment._task(good).means[-1] for good in range(1, 5)])
+    assert refs.informative_arm(steps=2, arms=4) == pytest.approx(asked + 5)
 
 
 def test_informative_arm_by_hand():

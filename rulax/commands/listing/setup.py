@@ -1,67 +1,31 @@
-"""`rulax runs` and `rulax board`: what is in a folder of runs, as a list, as CSV, or in TensorBoard. No JAX.
+"""Reads the runs in a folder, and chooses among them. No JAX.
 
 Runs of train, discover and compare each become one row. The cells of a comparison belong to it and are not listed beside it.
 """
 
 from __future__ import annotations
 
-import csv
-import importlib.util
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rulax.commands.listing.settings import BoardConfig, RunsConfig
-from rulax.commands.settings import assemble, check_bounds, read_values
 from rulax.errors import UserError, suggestion
-from rulax.files import read_json, write_atomically
+from rulax.files import read_json
 from rulax.records import folder as folders
+from rulax.text import plural
 
-Entry = dict[str, Any]
+INSTALLABLE = ("disco103",)  # rules that do not come with the package
+ListedRun = dict[str, Any]  # one row, by column
 COLUMNS = ("folder", "kind", "env", "rule", "seeds", "steps", "finished", "final_return", "score", "seconds", "broken_lines")
 SCORES = ("final_return", "score")  # numbers that mean something only between runs of the same kind
 
 
-def command(values: dict[str, Any]) -> int:
-    """Entry point of `rulax runs`."""
-    config = assemble(RunsConfig, read_values(RunsConfig, values))
-    entries = list_runs(Path(config.folder))
-    check_columns([*config.filter, config.sort])
-    entries = ordered([entry for entry in entries if matches(entry, config.filter)], config.sort, config.reverse)
-    if config.csv:
-        write_csv(Path(config.csv), entries)
-        print(f"{len(entries)} runs in {config.csv}")
-        return 0
-    show(entries)
-    for note in notes(entries, config.sort):
-        print(f"note: {note}")
-    return 0
-
-
-def board_command(values: dict[str, Any]) -> int:
-    """Entry point of `rulax board`: TensorBoard until Ctrl-C."""
-    config = assemble(BoardConfig, read_values(BoardConfig, values))
-    check_bounds(config)
-    if not Path(config.folder).is_dir():
-        raise UserError(f"{config.folder} is no folder; `rulax board DIR` shows the runs in DIR")
-    if importlib.util.find_spec("tensorboard") is None:
-        raise UserError("rulax board needs TensorBoard, which is not installed: pip install 'rulax[board]'")
-    # As a module of this interpreter: its script may not be on the path, or belong to another environment.
-    line = [sys.executable, "-m", "tensorboard.main", "--logdir", config.folder, "--port", str(config.port)]
-    return subprocess.run(line, check=False).returncode
-
-
-# -- reading -------------------------------------------------------------------------------------------------------------------
-
-
-def list_runs(folder: Path) -> list[Entry]:
+def list_runs(folder: Path) -> list[ListedRun]:
     """Every run in a folder, at any depth."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; `rulax runs DIR` lists the runs in DIR")
-    found = [describe(each, folder) for each in run_folders(folder, inside=True)]
+    found = [describe(each) for each in run_folders(folder, inside=True)]
     if not found:
         raise UserError(f"{folder} holds no runs (no folder in it has a {folders.CONFIG})")
     return found
@@ -81,19 +45,21 @@ def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
             yield from run_folders(Path(path))
 
 
-def describe(folder: Path, root: Path) -> Entry:
+def describe(folder: Path) -> ListedRun:
     """One run in a few numbers. A run that was killed has no summary: then its metrics are counted."""
     # Lenient readers: one damaged run must not keep the others from being listed.
     config, summary = read_json(folder / folders.CONFIG), read_json(folder / folders.SUMMARY)
     settings = config.get("settings", {})
-    rows, broken = metrics(folder)
+    from rulax.records.rows import read_lines  # with numpy
+
+    rows, broken = read_lines(folder)
     last = rows[-1] if rows else {}
-    entry: Entry = dict.fromkeys(COLUMNS) | {
-        "folder": "." if folder == root else str(folder.relative_to(root)),
+    entry: ListedRun = dict.fromkeys(COLUMNS) | {
+        "folder": str(folder),  # as a command takes it: `rulax train --resume` and others
         # Folders from before there was a kind; the strict reader would do the same.
         "kind": config.get("kind") or ("discover" if "discovery" in config else "train"),
-        "env": settings.get("env") or settings.get("suite") or joined(settings.get("envs")),
-        "rule": settings.get("rule") or settings.get("init") or joined(settings.get("rules")) or "random",
+        "env": settings.get("env") or settings.get("suite") or " ".join(settings.get("envs") or ()),
+        "rule": settings.get("rule") or settings.get("init") or " ".join(settings.get("rules") or ()) or "random",
         "seeds": settings.get("seeds"),
         "steps": summary.get("steps", summary.get("meta_steps", last.get("step", 0))),
         "budget": settings.get("steps"),
@@ -106,6 +72,8 @@ def describe(folder: Path, root: Path) -> Entry:
     }
     if entry["kind"] == "compare":
         entry |= of_comparison(folder, settings)
+    if entry["kind"] == "tune":
+        entry |= of_sweep(folder)
     if entry["kind"] == "method":
         entry |= of_methods(folder, settings)
     if entry["kind"] == "discover":
@@ -114,7 +82,7 @@ def describe(folder: Path, root: Path) -> Entry:
     return entry
 
 
-def of_comparison(folder: Path, settings: Entry) -> Entry:
+def of_comparison(folder: Path, settings: ListedRun) -> ListedRun:
     """A comparison's own numbers: the best rule's interquartile mean."""
     results = read_json(folder / folders.COMPARISON)
     overall = (results.get("statistics") or {}).get("overall") or {"rules": {}}
@@ -127,7 +95,18 @@ def of_comparison(folder: Path, settings: Entry) -> Entry:
     }
 
 
-def of_methods(folder: Path, settings: Entry) -> Entry:
+def of_sweep(folder: Path) -> ListedRun:
+    """A search for settings: what the best of them came to on fresh seeds."""
+    results = read_json(folder / folders.SWEEP)
+    return {
+        "steps": results.get("environment_steps", 0),
+        "finished": bool(results.get("finished")),
+        "final_return": (results.get("result") or {}).get("final_return"),
+        "seconds": (results.get("cost") or {}).get("seconds"),
+    }
+
+
+def of_methods(folder: Path, settings: ListedRun) -> ListedRun:
     """The experiments of a method: the mean of their scores on the common axis."""
     records = [read_json(path) for path in sorted(folder.glob("*.*.json"))]
     scores = [float(record["score"]) for record in records if record.get("score") is not None]
@@ -141,18 +120,6 @@ def of_methods(folder: Path, settings: Entry) -> Entry:
     }
 
 
-def metrics(folder: Path) -> tuple[list[Entry], list[int]]:
-    """Rows of metrics, and the numbers of broken lines."""
-    from rulax.records.rows import read_lines
-
-    return read_lines(folder)
-
-
-def joined(names: Any) -> str:
-    """Several names in one cell."""
-    return " ".join(names or ())
-
-
 # -- choosing ------------------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +130,7 @@ def check_columns(names: list[str]) -> None:
             raise UserError(f"runs have no '{name}'{suggestion(name, COLUMNS)} (columns: {', '.join(COLUMNS)}, budget, command)")
 
 
-def matches(entry: Entry, wanted: dict[str, Any]) -> bool:
+def matches(entry: ListedRun, wanted: dict[str, Any]) -> bool:
     """Whether a run has all these values; text matches where it is contained, yes and no are words for true and false."""
     words = {"yes": True, "no": False}
     for name, value in wanted.items():
@@ -176,17 +143,17 @@ def matches(entry: Entry, wanted: dict[str, Any]) -> bool:
     return True
 
 
-def ordered(entries: list[Entry], name: str, reverse: bool) -> list[Entry]:
+def ordered(entries: list[ListedRun], name: str, reverse: bool) -> list[ListedRun]:
     """Sorted by a column; runs without a value come last, whichever way."""
     # None cannot be compared with numbers, and `reverse` would bring such runs to the front.
     known = [entry for entry in entries if entry[name] is not None]
     return sorted(known, key=lambda entry: entry[name], reverse=reverse) + [entry for entry in entries if entry[name] is None]
 
 
-def notes(entries: list[Entry], sort: str) -> list[str]:
+def notes(entries: list[ListedRun], sort: str) -> list[str]:
     """What a reader should know: broken files, and an order that compares what cannot be compared."""
     found = [
-        f"{entry['folder']}/{folders.METRICS}: {entry['broken_lines']} broken line{'s' if entry['broken_lines'] > 1 else ''} "
+        f"{entry['folder']}/{folders.METRICS}: {plural(entry['broken_lines'], 'broken line')} "
         f"skipped (number {', '.join(map(str, entry['broken'][:5]))}{', …' if entry['broken_lines'] > 5 else ''})"
         for entry in entries
         if entry["broken_lines"]
@@ -199,46 +166,3 @@ def notes(entries: list[Entry], sort: str) -> list[str]:
             if len(values) > 1:
                 found.append(f"sorted by {sort}, but these runs have {len(values)} different {words}: they cannot be compared")
     return found
-
-
-# -- showing -------------------------------------------------------------------------------------------------------------------
-
-
-def show(entries: list[Entry]) -> None:
-    """A table of the columns that say something."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from rulax.text import count, duration, shown_return
-
-    if not entries:
-        print("no run matches")
-        return
-    formats: dict[str, Callable[[Any], str]] = {
-        "seconds": duration,
-        "steps": count,
-        "final_return": shown_return,
-        "score": "{:.3g}".format,
-    }
-    formats["finished"] = lambda value: "yes" if value else "unfinished"
-    columns = [name for name in COLUMNS if name == "finished" or any(entry[name] not in (None, 0) for entry in entries)]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="right" if name in (*formats, "seeds") else "left", overflow="fold")
-    for entry in entries:
-        table.add_row(*("-" if entry[name] is None else formats.get(name, str)(entry[name]) for name in columns))
-    Console(highlight=False, markup=False).print(table)
-
-
-def write_csv(path: Path, entries: list[Entry]) -> None:
-    """All columns, one line per run."""
-    import io
-
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*COLUMNS, "budget", "command"], extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(entries)
-    try:
-        write_atomically(path, text.getvalue())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None

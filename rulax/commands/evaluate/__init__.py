@@ -1,0 +1,1 @@
+"""`rulax evaluate`: what trained agents earn in separate episodes."""

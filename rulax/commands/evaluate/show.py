@@ -1,0 +1,28 @@
+"""What an evaluation prints: a table, or all numbers as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from rulax.evaluation.scores import COLUMNS, Evaluation
+
+
+def show(evaluation: Evaluation, as_json: bool) -> None:
+    """Print the result on stdout."""
+    if as_json:
+        print(json.dumps(evaluation.as_dict(), allow_nan=False))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"\n[bold]{evaluation.title}[/]  return in evaluation\n")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(COLUMNS):
+        table.add_column(name, justify="left" if number < 2 else "right")
+    for row in evaluation.rows():
+        table.add_row(*row, style="bold" if row[0] == "mean" else None)
+    console.print(table)
+    console.print()
+    for note in evaluation.notes():
+        console.print(note, style="yellow" if note.startswith("warning") else "dim", markup=False)

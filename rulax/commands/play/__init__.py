@@ -1,0 +1,1 @@
+"""`rulax play`: watch a trained agent."""

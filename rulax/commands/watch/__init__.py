@@ -1,0 +1,1 @@
+"""`rulax watch`: what can be set, how it is set up, how it runs, what it shows."""
