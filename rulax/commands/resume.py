@@ -67,14 +67,24 @@ def differences(now: Mapping[str, Any], saved: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} is {_short(there)} there and not {_short(here)}" for name, (there, here) in changed.items())
 
 
-def check_budget(folder: Path, made: int, wanted: int, given: bool, unit: str) -> None:
-    """Refuse a budget that is spent already; `given` says whether the user named it."""
+def check_budget(folder: Path, made: int, wanted: int, given: bool, unit: str, flag: str = "--steps", left: bool = False) -> None:
+    """Refuse a budget that is spent already.
+
+    Args:
+        folder: of the run.
+        made: how much of it was made.
+        wanted: the budget.
+        given: whether the user named it.
+        unit: of what it is counted in.
+        flag: by which it is given.
+        left: whether something else is still to be done once it is spent.
+    """
     # With the budget of the folder, reached means finished. A budget that the user repeats may equal what was made: then there is
     # nothing left to train, but the results are written again.
-    if not given and wanted <= made:
-        raise UserError(f"{folder} is finished, after {made} {unit}; a larger --steps N goes on")
+    if not given and not left and wanted <= made:
+        raise UserError(f"{folder} is finished, after {made} {unit}; a larger {flag} N goes on")
     if wanted < made:
-        raise UserError(f"{folder} has already made {made} {unit}, more than --steps {wanted}")
+        raise UserError(f"{folder} has already made {made} {unit}, more than {flag} {wanted}")
 
 
 def _short(value: Any) -> str:

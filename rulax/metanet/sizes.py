@@ -22,23 +22,23 @@ ABLATIONS = {  # as in `disco103:no_yz`: the switch of `Sizes` that each turns o
 class Sizes:
     """Sizes and switches of the meta-network. The defaults are those of Disco103 (Oh et al. 2025, Methods)."""
 
-    prediction_size: int = 600
+    prediction_size: int = setting(600, at_least=1)
     """Numbers in each state prediction (y) and each action prediction (z)."""
-    bins: int = 601
+    bins: int = setting(601, at_least=2)
     """Bins of the two-hot action value (q)."""
     largest_value: float = 300.0
     """Value of the outermost bins, in squashed space."""
-    hidden: int = 256
+    hidden: int = setting(256, at_least=1)
     """Width of the LSTM that runs backwards in time."""
-    embedding: int = 16
+    embedding: int = setting(16, at_least=1)
     """Hidden width of the encoders of y and z, whose output is one number."""
-    action_channels: tuple[int, ...] = (16, 2)
+    action_channels: tuple[int, ...] = setting((16, 2), at_least=1)
     """Channels of the action-set convolution that reads the inputs per action."""
-    policy_channels: tuple[int, ...] = (16,)
+    policy_channels: tuple[int, ...] = setting((16,), at_least=1)
     """Channels of the action-set convolution before the policy target."""
-    lifetime_hidden: int = 128
+    lifetime_hidden: int = setting(128, at_least=1)
     """Width of the LSTM that runs over the agent's updates."""
-    lifetime_embedding: int = 16
+    lifetime_embedding: int = setting(16, at_least=1)
     """Width of its input, one vector per update."""
     predictions: bool = True
     """Whether the agent makes the predictions y and z, whose meaning is left to discovery."""
@@ -56,8 +56,8 @@ class Sizes:
             value = getattr(self, name)
             object.__setattr__(self, name, tuple(value) if isinstance(value, (list, tuple)) else (value,))  # as YAML gives them
         for field in dataclasses.fields(self):
-            value, least = getattr(self, field.name), 2 if field.name == "bins" else 1
-            if isinstance(field.default, bool) or field.name == "largest_value":
+            value, least = getattr(self, field.name), field.metadata.get("bounds", {}).get("at_least")
+            if least is None:
                 continue
             numbers = value if isinstance(value, tuple) else (value,)
             if not numbers or any(type(number) is not int or number < least for number in numbers):

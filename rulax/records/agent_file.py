@@ -20,10 +20,11 @@ import numpy as np
 from rulax.errors import UserError, suggestion
 from rulax.files import safetensors_metadata
 from rulax.records import checkpoint
+from rulax.records.earlier import before
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
 from rulax.rules.registry import RULES
 from rulax.rules.rule_files import KIND as RULE_KIND
-from rulax.settings import Learning, Network
+from rulax.settings import Learning, Network, check_bounds
 from rulax.text import convert
 from rulax.types import Head, PyTree
 
@@ -245,17 +246,15 @@ def named_maker(description: Description, path: str | Path) -> AgentMaker | None
 def read_network(values: Mapping[str, Any], path: str | Path) -> Network:
     """The network's settings, each of its own type; those that are younger than the file are as they were before."""
     hints = typing.get_type_hints(Network)
-    fields = {field.name: field for field in dataclasses.fields(Network)}
-    before = {name: field.metadata["before"] for name, field in fields.items() if "before" in field.metadata}
     for name, value in values.items():
         if name not in hints:
             raise UserError(f"{path} describes a network with an unknown setting '{name}'{suggestion(name, hints)}")
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{path} describes a network with {name} = {value}")
     read = {name: convert(f"{path}: {name}", hints[name], value) for name, value in values.items()}
-    network = Network(**before | read)
-    for name, field in fields.items():
-        least, value = field.metadata.get("bounds", {}).get("at_least"), getattr(network, name)
-        if least is not None and any(number < least for number in (value if isinstance(value, tuple) else (value,))):
-            raise UserError(f"{path} describes a network with {name} = {value}, which is too small")
+    network = Network(**before(Network) | read)
+    try:
+        check_bounds(network)
+    except UserError as error:
+        raise UserError(f"{path} describes a network that cannot be built: {error}") from None
     return network

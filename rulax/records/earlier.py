@@ -51,7 +51,7 @@ def complete(record: dict[str, Any]) -> dict[str, Any]:
     for part, cls in PARTS.items():
         if part in record:
             # Likewise: only what the record lacks is filled in.
-            record[part] = _before(cls) | with_current_names(record[part], cls)
+            record[part] = before(cls) | with_current_names(record[part], cls)
     return record
 
 
@@ -61,13 +61,14 @@ def original(settings: Mapping[str, Any], *classes: type) -> dict[str, Any]:
     So a fingerprint of an earlier version stays valid when a setting is renamed or added.
     """
     first = {new: old for old, new in earlier_names(*classes).items()}
-    new = {name: value for cls in classes for name, value in _before(cls).items()}
+    new = {name: value for cls in classes for name, value in before(cls).items()}
     # A setting that differs from before does count, since such a run computes something else.
     kept = {name: value for name, value in settings.items() if name not in new or new[name] != value}
     return {first.get(name, name): value for name, value in kept.items()}
 
 
-def _before(cls: type) -> dict[str, Any]:
+def before(cls: type) -> dict[str, Any]:
+    """The settings of a dataclass that are younger than some folders and files, with what was done before they existed."""
     return {field.name: field.metadata["before"] for field in dataclasses.fields(cls) if "before" in field.metadata}
 
 

@@ -115,7 +115,7 @@ def test_nor_by_its_network(run, saved) -> None:
         ({"heads": {"policy": [-3, False], "value": [601, False]}}, "cannot be built"),
         ({"heads": {"policy": 3}}, "cannot be built"),
         ({"network": {"hidden": [9]}}, "the tensor|missing"),
-        ({"network": {"hidden": [0]}}, "too small"),
+        ({"network": {"hidden": [0]}}, "hidden must be at least 1, not 0"),
         ({"network": {"hidden": [10**12]}}, "the tensor|missing"),
         ({"network": {"hiden": [8]}}, "did you mean 'hidden'"),
         ({"num_actions": 4}, "actions 4"),

@@ -14,7 +14,7 @@ from rulax.commands.search_space import join_tuning, tuned_setting
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, known_keys, read_values, recorded
 from rulax.envs.registry import steps_on_host
 from rulax.envs.suites import SUITES
-from rulax.errors import UserError, matches, suggestion
+from rulax.errors import UserError, did_you_mean, matches, suggestion
 from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, recommended_steps, split_ablations
 from rulax.settings import setting
 from rulax.text import convert, to_float
@@ -120,7 +120,7 @@ def check_suite(name: str) -> None:
     nearest = matches(name, [*SUITES, *environments], 1)
     if nearest and nearest[0] in SUITES:
         known = f"suites: {', '.join(SUITES)}; `rulax envs` lists environments"
-        raise UserError(f"unknown suite or environment '{name}'; did you mean '{nearest[0]}'? ({known})")
+        raise UserError(f"unknown suite or environment '{name}'{did_you_mean(repr(nearest[0]))} ({known})")
 
 
 def on_host(env: str) -> bool:

@@ -51,7 +51,8 @@ def tune_from(values: dict[str, Any]) -> Sweep:
         write_json(folder / folders.CONFIG, record)
         job = TuneJob(dataclasses.replace(config, out=str(folder)), record, recommended)
         if values.get("resume"):
-            check_trials(job, "trials" in values)
+            made, left = len(job.study.trials()), not job.is_finished()
+            resuming.check_budget(folder, made, config.trials, "trials" in values, "trials", "--trials", left)
         return drive(job, progress, stop)
 
 
@@ -90,15 +91,6 @@ def checked(config: TuneConfig) -> dict[str, Any]:
     known = dataclasses.asdict(prepared.recipe.learning) | dataclasses.asdict(prepared.recipe.network)
     inside = all(name in known and dimension.holds(known[name]) for name, dimension in space.items())
     return {name: known[name] for name in space} if inside else {}
-
-
-def check_trials(job: TuneJob, given: bool) -> None:
-    """Refuse a number of trials that is made already; `given` says whether the user named it."""
-    made, wanted = len(job.study.trials()), job.config.trials
-    if wanted < made:
-        raise UserError(f"{job.folder} has already made {made} trials, more than --trials {wanted}")
-    if not given and job.is_finished():
-        raise UserError(f"{job.folder} is finished, after {made} trials; a larger --trials N goes on")
 
 
 class TuneJob(Job[Sweep]):
