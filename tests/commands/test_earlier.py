@@ -1,7 +1,8 @@
 """Run folders of the version before (commit 575e96d) go on, or are refused with a sentence that says why.
 
 `earlier/train` was made by that version with 100 steps; `earlier/train_200_steps.jsonl` are its metrics after that version itself
-had resumed it to 200. `earlier/discover` was interrupted before its first meta-step.
+had resumed it to 200. `earlier/discover` was interrupted before its first meta-step; `earlier/discover_2_steps.jsonl` are the rows
+of the two meta-steps that version itself then made.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from rulax.commands.cli import main
+from rulax.commands.discover.rows import as_iteration, make_row
 from rulax.commands.discover.setup import fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.preset_files import load_preset
 from rulax.commands.resume import read_record
@@ -48,7 +50,7 @@ def test_a_training_run_goes_on_as_that_version_would_have(tmp_path: Path) -> No
     assert "first_values" not in record["network"]
 
 
-def test_a_discovery_is_restored() -> None:
+def test_a_discovery_goes_on_as_that_version_would_have() -> None:
     record = read_record(EARLIER / "discover", "discover")
     found = checkpoint.load(EARLIER / "discover" / "checkpoint.safetensors")
     assert (found.format, found.facts["step"], found.facts["window"], found.facts["best"]["step"]) == (1, 0, 1, 0)
@@ -58,6 +60,15 @@ def test_a_discovery_is_restored() -> None:
     assert prepared.record["fingerprint"] == record["fingerprint"]
     shared = {name: value for name, value in fixed_part(prepared.record).items() if name in found.facts["fixed"]}
     assert shared == {name: found.facts["fixed"][name] for name in shared}
+    recorder, rows = Recorder(1, 1, row_of=make_row), []
+    for _ in range(2):
+        state, metrics = prepared.discoverer.advance(state)
+        rows += recorder.add(as_iteration(metrics), 0.0)
+    for ours, line in zip(rows, (EARLIER / "discover_2_steps.jsonl").read_text().splitlines(), strict=True):
+        theirs = json.loads(line)
+        theirs["meta_gradient_mean_of_norms"] = theirs.pop("meta_gradient_norm")  # what it was
+        for name, value in numbers(theirs).items():
+            np.testing.assert_allclose(ours[name], value, rtol=1e-4, atol=1e-6, err_msg=f"{name} at {ours['step']}")
 
 
 def test_a_discovery_whose_agents_did_not_learn_is_refused_with_the_reason(tmp_path: Path) -> None:
