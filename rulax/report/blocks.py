@@ -91,7 +91,7 @@ class Curves:
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalRow:
     """A value with its interval."""
 
     name: str
@@ -107,7 +107,7 @@ class Intervals:
 
     title: str
     unit: str
-    rows: Sequence[Interval]
+    rows: Sequence[IntervalRow]
     note: str = ""
     reference: Number = None
 

@@ -19,7 +19,7 @@ from rulax.report.blocks import (
     Fact,
     Facts,
     Heatmap,
-    Interval,
+    IntervalRow,
     Intervals,
     KeyValues,
     Line,
@@ -204,7 +204,7 @@ def aggregates(group: Found, title: str, note: str) -> list[Block]:
     """The four numbers that sum up a comparison, each with its interval for every rule."""
     panels = []
     for name, label in AGGREGATES.items():
-        rows = [Interval(rule, of[name]["value"], of[name]["low"], of[name]["high"]) for rule, of in group["rules"].items()]
+        rows = [IntervalRow(rule, of[name]["value"], of[name]["low"], of[name]["high"]) for rule, of in group["rules"].items()]
         panels.append(Intervals(label, "score", rows))
     note = f"{note[:1].upper()}{note[1:].rstrip('.')}. Intervals: 95 %, stratified bootstrap over seeds."
     return [Panels(title, panels, note)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rulax.report.blocks import Block, Curves, Heatmap, Interval, Intervals, Line, Panels
+from rulax.report.blocks import Block, Curves, Heatmap, IntervalRow, Intervals, Line, Panels
 
 Found = dict[str, Any]
 FLOOR = 1e-5  # of the largest change; less is nothing
@@ -19,7 +19,7 @@ BLANKED = {
     "lifetime": "lifetime memory",
 }
 SOURCES = {"y": "y", "z": "z", "policy": "policy", "value": "value", "observation": "observation"}
-MOMENTS = {"newborn": "untrained", "learning": "half trained", "trained": "trained"}
+MOMENTS = {"untrained": "untrained", "learning": "half trained", "trained": "trained"}
 
 
 def all_of(found: Found, name: str) -> list[Block]:
@@ -85,7 +85,7 @@ def confidence(found: Found) -> Block | None:
     panels = []
     for moment, close in found.get("close", {}).items():
         # Before it has learned, an agent's confidence is that of its random weights.
-        if moment == "newborn":
+        if moment == "untrained":
             continue
         for letter, measures in close["confidence"].items():
             kinds = measures["confidence"]["kinds"]
@@ -117,7 +117,7 @@ def probes(found: Found) -> list[Block]:
     if not rows:
         return []
     wanted = {"reward": "reward", "entropy": "policy entropy"}
-    chosen = [(MOMENTS[name], rows[of["index"]]) for name, of in found.get("moments", {}).items() if name != "newborn"]
+    chosen = [(MOMENTS[name], rows[of["index"]]) for name, of in found.get("moments", {}).items() if name != "untrained"]
     panels = []
     for target, label in wanted.items():
         for moment, row in chosen:
@@ -226,7 +226,7 @@ def saliency(found: Found) -> Block | None:
     names = sorted(first, key=lambda name: -first[name]["value"])
     totals = {head: sum(of["value"] ** 2 for of in measured[head].values()) or 1.0 for head in heads}
     shares = [[100 * measured[head][name]["value"] ** 2 / totals[head] for head in heads] for name in names]
-    rows = [Interval(name, first[name]["value"], first[name]["low"], first[name]["high"]) for name in names]
+    rows = [IntervalRow(name, first[name]["value"], first[name]["low"], first[name]["high"]) for name in names]
     note = (
         f"The {MOMENTS[moment]} agent. How far a logit of the target moves if the input is jittered by its own standard "
         "deviation at every step: gradients of the targets with respect to each input of the meta-network, times the input's "

@@ -203,6 +203,6 @@ def test_what_was_found_is_on_disk_before_the_next_phase_begins(tmp_path: Path) 
 
 
 def test_moments() -> None:
-    assert choose_moments([-1.0, -0.9, 0.1, 1.0, 1.0]) == {"newborn": 0, "learning": 2, "trained": 4}
-    assert choose_moments([None, None, None]) == {"newborn": 0, "learning": 1, "trained": 2}
-    assert choose_moments([0.0, 1.0]) == {"newborn": 0, "trained": 1}
+    assert choose_moments([-1.0, -0.9, 0.1, 1.0, 1.0]) == {"untrained": 0, "learning": 2, "trained": 4}
+    assert choose_moments([None, None, None]) == {"untrained": 0, "learning": 1, "trained": 2}
+    assert choose_moments([0.0, 1.0]) == {"untrained": 0, "trained": 1}

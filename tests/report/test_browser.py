@@ -177,7 +177,7 @@ def test_a_telephone_needs_no_scrolling_sideways(open_page, tmp_path: Path) -> N
                 for env in ("catch", "gymnax/Breakout-MinAtar")
             ],
         ),
-        b.Intervals("IQM", "score", [b.Interval(name, 0.5, 0.4, 0.6) for name in names]),
+        b.Intervals("IQM", "score", [b.IntervalRow(name, 0.5, 0.4, 0.6) for name in names]),
         b.Heatmap("Improvement", names, names, [[0.5] * 3] * 3),
         b.Table("Wide", [f"a column {i}" for i in range(12)], [[0.5] * 12]),
         b.Commands(

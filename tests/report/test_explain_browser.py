@@ -26,7 +26,7 @@ def explanation(folder: Path, sizes: Sizes) -> Path:
     network, state = rule.init(jax.random.key(0)), jax.tree.map(np.asarray, rule.start(jax.random.key(0)))
     state = state._replace(scales=jax.tree.map(lambda x: x * 0 + 0.3, state.scales))
     observed = Observed(batch, np.zeros(batch.experience.first.shape), number_episodes(batch.experience.first), 0.0)
-    scenes = [scene(name, Snapshot(0, (), (), state), observed, (network, sizes)) for name in ("newborn", "learning", "trained")]
+    scenes = [scene(name, Snapshot(0, (), (), state), observed, (network, sizes)) for name in ("untrained", "learning", "trained")]
     record = {"settings": {}, "learning": {}, "network": {}, "command": None, "versions": {}, "commit": None}
     found = {
         "kind": "explain",

@@ -58,7 +58,7 @@ class Reader(HTMLParser):
 
 def every_block(word: str) -> list[b.Block]:
     curves = b.Curves(word, word, word, [b.Line(word, [1, 2], [0.5, None], [0.1, 0.2], [0.6, float("nan")])], word)
-    intervals = b.Intervals(word, word, [b.Interval(word, 1.0, 0.5, 1.5, word)], word)
+    intervals = b.Intervals(word, word, [b.IntervalRow(word, 1.0, 0.5, 1.5, word)], word)
     heatmap = b.Heatmap(word, [word], [word], [[0.5]], word)
     return [
         b.Text(word, [word]),

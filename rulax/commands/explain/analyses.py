@@ -189,7 +189,7 @@ def choose_moments(returns: list[float | None]) -> dict[str, int]:
     last = len(returns) - 1
     known = [value for value in returns if value is not None]
     if last < 2:
-        return {"newborn": 0, "trained": last} if last else {"newborn": 0}
+        return {"untrained": 0, "trained": last} if last else {"untrained": 0}
     middle = last // 2
     if known and max(known) > min(known):
         # Of the best and not of the last return: an agent that forgets again was half trained on its way up.
@@ -197,7 +197,7 @@ def choose_moments(returns: list[float | None]) -> dict[str, int]:
         gaps = [np.inf if value is None else abs(value - half) for value in returns]
         # Ends are excluded, since they are moments of their own.
         middle = min(range(1, last), key=lambda index: (gaps[index], abs(index - last // 2)))
-    return {"newborn": 0, "learning": middle, "trained": last}
+    return {"untrained": 0, "learning": middle, "trained": last}
 
 
 def brief(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // The part of the page where a trajectory can be edited: controls above, the targets of three rules below. Uses forward.js.
 
 const LETTERS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
-const NAMES = { newborn: 'untrained agent', learning: 'half trained', trained: 'trained agent' };
+const NAMES = { untrained: 'untrained agent', learning: 'half trained', trained: 'trained agent' };
 const rule = data.weights ? { ...data.weights, arrays: Object.fromEntries(Object.entries(data.weights.arrays).map(([k, v]) => [k, unpack(v)])) } : null;
 const RULE = data.rule, PEOPLE = ['actor-critic step', 'PPO as targets'];
 const shownNames = rule ? [RULE, ...PEOPLE] : PEOPLE;
