@@ -41,7 +41,7 @@ class ObservationNormaliser(WrappedAgent):
     def written(self, experience: Experience, episodes: Episode) -> tuple[Self, Experience]:
         """Count the observations of the unroll's valid steps; the last observation is the first of the next unroll."""
         after, kept = super().written(experience, episodes)
-        parts = filter(is_real, jax.tree.leaves(experience.observation))
+        parts = filter(is_floating, jax.tree.leaves(experience.observation))
         merged = tuple(
             merge_statistics(known, now(part), experience.valid) for known, part in zip(self.statistics.value, parts, strict=True)
         )
@@ -51,7 +51,7 @@ class ObservationNormaliser(WrappedAgent):
         """Observations [..., *shape] as the agent inside sees them."""
         leaves, structure = jax.tree.flatten(observation)
         known = iter(self.statistics.value)
-        return jax.tree.unflatten(structure, [standardised(next(known), leaf) if is_real(leaf) else leaf for leaf in leaves])
+        return jax.tree.unflatten(structure, [standardised(next(known), leaf) if is_floating(leaf) else leaf for leaf in leaves])
 
 
 class RewardNormaliser(WrappedAgent):
@@ -82,7 +82,7 @@ class RewardNormaliser(WrappedAgent):
         return after, experience._replace(reward=reward)
 
 
-def is_real(leaf: Any) -> bool:
+def is_floating(leaf: Any) -> bool:
     """Whether a part of an observation is made of real numbers."""
     return jnp.issubdtype(leaf.dtype, jnp.floating)
 
@@ -98,7 +98,7 @@ def normalising(agent: Agent, observation: PyTree, num_streams: int, observation
         rewards: whether it learns from normalised rewards.
     """
     if observations:
-        real = filter(is_real, jax.tree.leaves(observation))
+        real = filter(is_floating, jax.tree.leaves(observation))
         statistics: tuple[Statistics, ...] = tuple(start_statistics(part.shape, part.dtype) for part in real)
         if not statistics:
             raise ValueError("normalise_observations needs observations of real numbers; these are whole numbers, so leave it out")

@@ -1,6 +1,6 @@
 """Discovery as an object with `init` and `advance` (one meta-step), which `rulax discover` drives.
 
-Everything that changes is in `MetaState`, a tree of arrays, so that a run can be saved and resumed exactly.
+Everything that changes is in `DiscoveryState`, a tree of arrays, so that a run can be saved and resumed exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from rulax.discovery.bound import bound_of
 from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
-from rulax.discovery.meta_step import MetaState, Programs, estimate, make_problem, meta_step, optimise
+from rulax.discovery.meta_step import DiscoveryState, Programs, estimate, make_problem, meta_step, optimise
 from rulax.discovery.population import Family, Member, init_population, listed, refresh
 from rulax.learning.train import COMPILE_FAST
 from rulax.metanet.network import as_in_reference
@@ -50,11 +50,11 @@ class Discoverer:
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
-    def init(self, key: Array, meta_params: PyTree = None) -> MetaState:
+    def init(self, key: Array, meta_params: PyTree = None) -> DiscoveryState:
         """A fresh population, and a rule: `meta_params` if they are given, else the recipe's own initial ones."""
         return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key, meta_params)
 
-    def _initial_state(self, key: Array, meta_params: PyTree = None) -> MetaState:
+    def _initial_state(self, key: Array, meta_params: PyTree = None) -> DiscoveryState:
         # The rule's key is split off even if a rule is given, so that a seed gives the same population for every rule.
         key_rule, *keys = jax.random.split(key, 1 + len(self.families))
         if meta_params is None:
@@ -64,13 +64,13 @@ class Discoverer:
         members = tuple(init_population(family, k) for family, k in zip(self.families, keys, strict=True))
         # One Adam per agent needs the agents of all families: `optimise` concatenates their gradients in this order.
         agents = self.settings.agents * len(self.families)
-        return MetaState(meta_params, self.optimiser.init(meta_params, agents), members, jnp.zeros((), jnp.int32))
+        return DiscoveryState(meta_params, self.optimiser.init(meta_params, agents), members, jnp.zeros((), jnp.int32))
 
     def skeleton(self) -> PyTree:
         """Shapes and dtypes of the state, without making one."""
         return jax.eval_shape(self._initial_state, jax.random.key(0))
 
-    def done(self, state: MetaState) -> bool:
+    def done(self, state: DiscoveryState) -> bool:
         """Whether all meta-steps have been made."""
         return int(state.steps) >= self.total_steps
 
@@ -137,7 +137,7 @@ class Discoverer:
         renew = jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST)
         return Programs(functools.partial(refresh_if_due, renew), compiled)
 
-    def advance(self, state: MetaState) -> tuple[MetaState, dict[str, Any]]:
+    def advance(self, state: DiscoveryState) -> tuple[DiscoveryState, dict[str, Any]]:
         """One meta-step.
 
         Returns:

@@ -51,7 +51,7 @@ class OnceTrainer(CompiledTrainer):
     compile_options = COMPILE_FAST
 
 
-class Evaluation:
+class FamilyEvaluation:
     """Fresh agents in one family. One compiled program serves every rule of the same sizes."""
 
     def __init__(
@@ -123,7 +123,7 @@ def measure_baselines(
     """Both baselines of one family: the agents of an evaluation without updates, and a rule in its own recommended settings."""
     found = []
     for each in (frozen(recipe), hand_designed):
-        evaluation = Evaluation(name, environment, each, seeds, steps, OnceTrainer)
+        evaluation = FamilyEvaluation(name, environment, each, seeds, steps, OnceTrainer)
         found.append(evaluation.run(evaluation.trainer.rule_params))
     return Baselines(*found)  # type: ignore[arg-type]
 

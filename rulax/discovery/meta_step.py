@@ -35,7 +35,7 @@ class Programs(NamedTuple):
     estimate: Callable[[PyTree, Member], Estimated]  # meta_params, members [K, ...] -> gradients, members, metrics
 
 
-class MetaState(NamedTuple):
+class DiscoveryState(NamedTuple):
     """Everything that discovery changes."""
 
     meta_params: PyTree
@@ -44,7 +44,7 @@ class MetaState(NamedTuple):
     steps: Array  # [] int32, meta-steps made
 
 
-def meta_step(families: Sequence[Programs], optimise: Optimise, state: MetaState) -> tuple[MetaState, list[Metrics]]:
+def meta_step(families: Sequence[Programs], optimise: Optimise, state: DiscoveryState) -> tuple[DiscoveryState, list[Metrics]]:
     """One meta-step of all families.
 
     Returns the next state and metrics per family ([K], and [] for the norm of its mean gradient), and last those of the optimiser.
@@ -55,7 +55,7 @@ def meta_step(families: Sequence[Programs], optimise: Optimise, state: MetaState
     )
     meta_params, optimiser_state, (*norms, optimised) = optimise(state.meta_params, state.optimiser_state, grads)
     shown = [of_agents | of_family for of_agents, of_family in zip(metrics, norms, strict=True)]
-    return MetaState(meta_params, optimiser_state, lived, state.steps + 1), [*shown, optimised]
+    return DiscoveryState(meta_params, optimiser_state, lived, state.steps + 1), [*shown, optimised]
 
 
 def estimate(family: Family, problem: Problem[Member, Any], at_once: int = 0) -> Callable[[PyTree, Member], Estimated]:

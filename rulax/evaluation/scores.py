@@ -17,7 +17,7 @@ Way = Literal["greedy", "sampled"]
 COLUMNS = ("agent", "actions", "mean", "95 % interval", "median", "lowest", "highest", "episodes", "length")
 
 
-class Range(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """A confidence interval of 95 %; both ends are None where there is none: one value, or all the same."""
 
     low: float | None
@@ -53,13 +53,13 @@ class Score:
         return float(self.episodes.lengths[ended].mean()) if ended.any() else None
 
     @property
-    def interval(self) -> Range:
+    def interval(self) -> ConfidenceInterval:
         """Of the mean, by the bootstrap over episodes."""
         # A bootstrap of equal numbers gives an interval of no width, which would claim a certainty that nobody has.
         if len(set(self.returns.tolist())) < 2:
-            return Range(None, None)
+            return ConfidenceInterval(None, None)
         found = statistics.interval(statistics.mean, self.returns[:, None])
-        return Range(float(found.low), float(found.high))
+        return ConfidenceInterval(float(found.low), float(found.high))
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers, as JSON has them."""
@@ -103,13 +103,13 @@ class Evaluation:
         means = [score.mean for score in self.scores if score.way == way and score.mean is not None]
         return float(np.mean(means)) if means else None
 
-    def interval_of(self, way: Way) -> Range:
+    def interval_of(self, way: Way) -> ConfidenceInterval:
         """Of that mean, over agents (Student's t); none for two agents, where it would be of any width."""
         means = [score.mean for score in self.scores if score.way == way and score.mean is not None]
         if len(means) < statistics.FEW_SEEDS or len(set(means)) < 2:
-            return Range(None, None)
+            return ConfidenceInterval(None, None)
         half = statistics.student_factor(len(means) - 1) * np.std(means, ddof=1) / np.sqrt(len(means))
-        return Range(float(np.mean(means) - half), float(np.mean(means) + half))
+        return ConfidenceInterval(float(np.mean(means) - half), float(np.mean(means) + half))
 
     def rows(self) -> list[list[str]]:
         """The table below `COLUMNS`."""
@@ -148,7 +148,9 @@ class Evaluation:
         return "\n".join([self.title, *lines, *self.notes()])
 
 
-def line(agent: str, way: Way, mean: float | None, interval: Range, returns: np.ndarray, length: float | None) -> list[str]:
+def line(
+    agent: str, way: Way, mean: float | None, interval: ConfidenceInterval, returns: np.ndarray, length: float | None
+) -> list[str]:
     """One row of the table."""
     low, high = interval
     between = f"[{shown_return(low)}, {shown_return(high)}]" if low is not None else "–"

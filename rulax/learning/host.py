@@ -34,7 +34,7 @@ from rulax.types import Array, Experience, Level, Metrics, PyTree
 HostMetrics = dict[str, np.ndarray]
 
 
-class Acted(NamedTuple):
+class Unrolled(NamedTuple):
     """One unroll of every stream, and where it led."""
 
     fresh: Experience  # [K, B, T, ...]: a trajectory in one piece, as replay keeps it
@@ -74,7 +74,7 @@ class HostTrainer(BaseTrainer):
         self.shape = (config.seeds, learning.streams)
         self.replay: HostReplay | None = None
         self._thread = ThreadPoolExecutor(1, "learner")  # JAX runs what one thread asks for in order; so learning has its own
-        self._learning: tuple[Future, Acted] | None = None
+        self._learning: tuple[Future, Unrolled] | None = None
         self._unmeasured: HostMetrics | None = None
         self._counted = np.zeros_like(self.streams.restarts)  # restarts that metrics have told of; a first reset may fail, too
 
@@ -164,7 +164,7 @@ class HostTrainer(BaseTrainer):
         return state, metrics
 
     def _concluded(
-        self, state: TrainState, acted: Acted, learned: tuple[LearnerState, HostMetrics]
+        self, state: TrainState, acted: Unrolled, learned: tuple[LearnerState, HostMetrics]
     ) -> tuple[TrainState, HostMetrics]:
         # The buffer belongs to the trainer and not to a life, which is what a checkpoint holds.
         life = Life(learned[0], acted.actor, (), acted.keys.life)
@@ -179,7 +179,7 @@ class HostTrainer(BaseTrainer):
 
     # -- acting ---------------------------------------------------------------------------------------------------------------
 
-    def _act(self, params: Agent, actor: Actor, key: Array) -> Acted:
+    def _act(self, params: Agent, actor: Actor, key: Array) -> Unrolled:
         keys, leaves = self._keys(key), jax.tree.leaves(params)  # leaves: to flatten an agent takes as long as to ask it
         seeds, streams = self.shape
         fresh = jax.tree.map(lambda leaf: np.empty((seeds * streams, *leaf.shape), leaf.dtype), self._form)  # new: JAX may keep it
@@ -217,7 +217,7 @@ class HostTrainer(BaseTrainer):
             "restarts": self._split(self.streams.restarts - self._counted).sum(1).astype(np.int32),
         }
         self._counted = self.streams.restarts.copy()
-        return Acted(fresh, ends, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
+        return Unrolled(fresh, ends, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
 
     def _no_episodes(self) -> Episode:
         """Statistics [K * B, T] of no episode at all."""
@@ -260,7 +260,7 @@ class HostTrainer(BaseTrainer):
 
     # -- learning -------------------------------------------------------------------------------------------------------------
 
-    def _learn(self, state: LearnerState, acted: Acted) -> tuple[LearnerState, HostMetrics]:
+    def _learn(self, state: LearnerState, acted: Unrolled) -> tuple[LearnerState, HostMetrics]:
         """Write the unroll down, store it, draw a batch, and one update of every agent, once the replay buffers hold enough."""
         learning = self.recipe.learning
         state, fresh = self._written(state, acted)
@@ -286,7 +286,7 @@ class HostTrainer(BaseTrainer):
             self._unmeasured = jax.tree.map(lambda like: np.asarray(not_measured(like)), example)
         return self._unmeasured
 
-    def _written(self, state: LearnerState, acted: Acted) -> tuple[LearnerState, Experience]:
+    def _written(self, state: LearnerState, acted: Unrolled) -> tuple[LearnerState, Experience]:
         """Every agent after it wrote its unroll down, and the experience [K, B, T, ...] that it wants to learn from."""
         if not self._writes:
             return state, acted.fresh

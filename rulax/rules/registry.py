@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rulax.rules.base import Recipe
 
 
-class Entry(NamedTuple):
+class RuleEntry(NamedTuple):
     """The function that makes a rule, as `module:function`, and a summary. The module also holds `LEARNING` and `NETWORK`."""
 
     where: str
@@ -41,18 +41,22 @@ class Entry(NamedTuple):
 IN_A_FILE = ""  # instead of a function; rules/pretrained.py knows the file
 DISCOVERED = 250_000  # fewer steps, because an update by a meta-network costs as much as hundreds by a hand-designed rule
 RULES = {
-    "policy_gradient": Entry("rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"),
-    "actor_critic": Entry("rulax.rules.actor_critic:actor_critic", "Actor-critic with V-trace (Espeholt et al. 2018)"),
-    "ppo": Entry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
-    "ppo_targets": Entry("rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"),
-    "q_learning": Entry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
-    "disco": Entry(
+    "policy_gradient": RuleEntry(
+        "rulax.rules.policy_gradient:policy_gradient", "REINFORCE with a learned baseline (Williams 1992)"
+    ),
+    "actor_critic": RuleEntry("rulax.rules.actor_critic:actor_critic", "Actor-critic with V-trace (Espeholt et al. 2018)"),
+    "ppo": RuleEntry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
+    "ppo_targets": RuleEntry(
+        "rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"
+    ),
+    "q_learning": RuleEntry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
+    "disco": RuleEntry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
-    "rulax5": Entry(
+    "rulax5": RuleEntry(
         IN_A_FILE, "Our own discovered rule, found in five families of small environments; it is in the package", DISCOVERED
     ),
-    "disco103": Entry(IN_A_FILE, "The discovered rule of Nature 648, with its published weights", DISCOVERED),
+    "disco103": RuleEntry(IN_A_FILE, "The discovered rule of Nature 648, with its published weights", DISCOVERED),
 }
 FILE_ENDINGS = (".safetensors", ".npz")
 DISCO103_FILE = "disco_103.npz"
@@ -81,7 +85,7 @@ def list_rules() -> dict[str, str]:
 def recommended_steps(name: str) -> int:
     """How many environment steps to train with a rule, or with the rule in a file, by default."""
     name, _ = split_ablations(name)
-    return DISCOVERED if name.endswith(FILE_ENDINGS) else RULES.get(name, Entry("", "")).steps
+    return DISCOVERED if name.endswith(FILE_ENDINGS) else RULES.get(name, RuleEntry("", "")).steps
 
 
 def split_ablations(name: str) -> tuple[str, tuple[str, ...]]:

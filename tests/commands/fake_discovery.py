@@ -85,7 +85,7 @@ def install(replace: Any) -> SimpleNamespace:
     """Put the fakes in place with `replace(name, value)`; what it gives says how they behave."""
     options = SimpleNamespace(bad=(), on_step=lambda step: None)
     replace("rulax.commands.discover.setup.make_discoverer", lambda *arguments: FakeDiscoverer(*arguments, options))
-    replace("rulax.commands.discover.evaluations.Evaluation", FakeEvaluation)
+    replace("rulax.commands.discover.evaluations.FamilyEvaluation", FakeEvaluation)
     replace("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: Baselines(0.0, 2.0))
     return options
 

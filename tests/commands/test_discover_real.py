@@ -24,7 +24,7 @@ from rulax.commands.discover import setup as discover_setup
 from rulax.commands.discover.memory import MEMORY, plan_memory
 from rulax.discovery.bound import bound_of
 from rulax.discovery.discover import Plan
-from rulax.discovery.evaluate import Baselines, Evaluation, frozen, late_mean
+from rulax.discovery.evaluate import Baselines, FamilyEvaluation, frozen, late_mean
 from rulax.envs.catch import Catch
 from rulax.errors import UserError
 from rulax.records import checkpoint
@@ -43,7 +43,7 @@ LINE += ["--evaluation-seeds", "2", "--evaluation-updates", "6", "--quiet", "--r
 # -- evaluation ----------------------------------------------------------------------------------------------------------------
 
 
-def test_scores_stand_between_the_yardsticks() -> None:
+def test_scores_stand_between_the_baselines() -> None:
     sticks = Baselines(-1.0, 3.0)
     assert [sticks.score(value) for value in (-1.0, 3.0, 1.0, 100.0, -100.0, float("nan"))] == [0.0, 1.0, 0.5, 2.0, -1.0, -1.0]
     assert Baselines(0.5, 0.5).score(1.0) == 0.5  # without a gain to measure by, one unit of return
@@ -61,7 +61,7 @@ def test_untrained_agents_are_those_with_a_learning_rate_of_zero() -> None:
     recipe = make_rule("actor_critic")
     learning = dataclasses.replace(recipe.learning, streams=4, unroll=8, learning_rate=0.0)
     recipe = recipe._replace(learning=learning, network=dataclasses.replace(recipe.network, hidden=(8,)))
-    evaluations = [Evaluation("catch", Catch(5, 5), each, 2, 800) for each in (recipe, frozen(recipe))]
+    evaluations = [FamilyEvaluation("catch", Catch(5, 5), each, 2, 800) for each in (recipe, frozen(recipe))]
     found = [evaluation.run(evaluation.trainer.rule_params) for evaluation in evaluations]
     assert found[0] == found[1]
     assert evaluations[1].run({}) == found[1]  # the same agents and the same luck, every time
@@ -140,7 +140,7 @@ def test_the_state_of_discovery_survives_a_checkpoint(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         discover_setup, "make_discoverer", lambda *a: made.setdefault("it", None) or made.update(it=real(*a)) or made["it"]
     )
-    monkeypatch.setattr("rulax.commands.discover.evaluations.Evaluation", FakeEvaluation)
+    monkeypatch.setattr("rulax.commands.discover.evaluations.FamilyEvaluation", FakeEvaluation)
     monkeypatch.setattr("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: Baselines(0.0, 2.0))
     line = [*LINE, "--estimator", "evolution", "--pairs", "1"]
     assert main([*line, "--out", "whole"]) == 0

@@ -12,7 +12,7 @@ from rulax.envs.registry import make
 from rulax.learning.life import init_agent, make_learner
 from rulax.rules import ppo
 from rulax.rules.base import Recipe
-from rulax.rules.registry import RULES, Entry, UnknownRule, is_installed, list_rules, make_rule
+from rulax.rules.registry import RULES, RuleEntry, UnknownRule, is_installed, list_rules, make_rule
 from rulax.values.two_hot import SMALL_BINS, Bins
 
 
@@ -51,7 +51,7 @@ class Table(WrappedAgent):
 
 
 def test_options_reach_the_agents_that_a_rule_brings(monkeypatch):
-    entry = Entry("rulax.rules.actor_critic:actor_critic", "with a table", agent="tests.rules.test_registry:make_table")
+    entry = RuleEntry("rulax.rules.actor_critic:actor_critic", "with a table", agent="tests.rules.test_registry:make_table")
     monkeypatch.setitem(RULES, "tabled", entry)
     environment = make("catch")
 

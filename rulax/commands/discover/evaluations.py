@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.commands.discover.setup import PreparedDiscovery
-from rulax.discovery.evaluate import Baselines, Evaluation, evaluation_steps, measure_baselines
+from rulax.discovery.evaluate import Baselines, FamilyEvaluation, evaluation_steps, measure_baselines
 from rulax.discovery.population import listed
 from rulax.envs.base import Environment
 from rulax.errors import TrainingStopped
@@ -55,7 +55,7 @@ class Evaluator:
         self.prepared, self.folder = prepared, folder
         self.environments = prepared.training | prepared.validation
         self.steps = evaluation_steps(prepared.recipe, prepared.config.evaluation_updates)
-        self.evaluations: dict[str, Evaluation] = {}
+        self.evaluations: dict[str, FamilyEvaluation] = {}
         self.baselines: dict[str, Baselines] = {}
         self.seconds: float | None = None  # that the last evaluation took, compiling not counted; None before the first
 
@@ -125,9 +125,11 @@ class Evaluator:
         self.seconds = time.monotonic() - began
         return self.judge(step, returns)
 
-    def make_evaluation(self, name: str) -> Evaluation:
+    def make_evaluation(self, name: str) -> FamilyEvaluation:
         """Fresh agents in one family."""
-        return Evaluation(name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps)
+        return FamilyEvaluation(
+            name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps
+        )
 
     def judge(self, step: int, returns: dict[str, float]) -> Scores:
         """Returns as scores, and their means over the two kinds of families."""

@@ -25,7 +25,7 @@ from rulax.commands.driver import Clock, Driver, Pace, Stopped, drive, stopped_t
 from rulax.commands.progress import Status, make_progress
 from rulax.commands.settings import parts_of, read_values
 from rulax.commands.signals import StopRequest
-from rulax.discovery.meta_step import MetaState
+from rulax.discovery.meta_step import DiscoveryState
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
 from rulax.records import checkpoint
@@ -109,7 +109,7 @@ def resume(values: dict[str, Any]) -> DiscoveryRun:
 class DiscoverJob:
     """One discovery in progress."""
 
-    def __init__(self, prepared: PreparedDiscovery, folder: Path, state: MetaState, recorder: Recorder, clock: Clock):
+    def __init__(self, prepared: PreparedDiscovery, folder: Path, state: DiscoveryState, recorder: Recorder, clock: Clock):
         self.prepared, self.folder, self.config, self.discoverer = prepared, folder, prepared.config, prepared.discoverer
         self.state, self.recorder, self.clock, self.pace = state, recorder, clock, Pace()
         self.log = RunLog(folder, KIND, recorder.step)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.commands.listing.settings import BoardConfig, EnvsConfig, GetRuleConfig, RulesConfig, RunsConfig
-from rulax.commands.listing.setup import INSTALLABLE, check_columns, list_runs, matches, notes, ordered
+from rulax.commands.listing.setup import INSTALLABLE, check_columns, has_values, list_runs, notes, ordered
 from rulax.commands.listing.show import described, mark, show_families, show_ids, show_names, show_runs, write_csv
 from rulax.commands.settings import configured
 from rulax.errors import UserError
@@ -72,7 +72,7 @@ def runs_command(values: dict[str, Any]) -> int:
     config = configured(RunsConfig, values)
     entries = list_runs(Path(config.folder))
     check_columns([*config.filter, config.sort])
-    entries = ordered([entry for entry in entries if matches(entry, config.filter)], config.sort, config.reverse)
+    entries = ordered([entry for entry in entries if has_values(entry, config.filter)], config.sort, config.reverse)
     if config.csv:
         write_csv(Path(config.csv), entries)
         print(f"{len(entries)} runs in {config.csv}")

@@ -130,7 +130,7 @@ def check_columns(names: list[str]) -> None:
             raise UserError(f"runs have no '{name}'{suggestion(name, COLUMNS)} (columns: {', '.join(COLUMNS)}, budget, command)")
 
 
-def matches(entry: ListedRun, wanted: dict[str, Any]) -> bool:
+def has_values(entry: ListedRun, wanted: dict[str, Any]) -> bool:
     """Whether a run has all these values; text matches where it is contained, yes and no are words for true and false."""
     words = {"yes": True, "no": False}
     for name, value in wanted.items():

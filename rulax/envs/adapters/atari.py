@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from rulax.envs import adapters
-from rulax.envs.adapters.streams import Outcome, Streams
+from rulax.envs.adapters.streams import Outcome, ResettingStreams
 from rulax.envs.base import HostEnvironment
 from rulax.types import PyTree
 
@@ -71,7 +71,7 @@ class AtariEnvironment(HostEnvironment):
         return adapters.channels_last(observation, self.observation.shape)  # ale-py and Gymnasium's wrappers show [4, 84, 84]
 
 
-class AtariStreams(Streams):
+class AtariStreams(ResettingStreams):
     """Open games. ale-py resets a finished one at the next step."""
 
     def __init__(self, environment: AtariEnvironment, num_streams: int):

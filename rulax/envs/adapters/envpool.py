@@ -16,7 +16,7 @@ import numpy as np
 
 from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
-from rulax.envs.adapters.streams import Outcome, Streams
+from rulax.envs.adapters.streams import Outcome, ResettingStreams
 from rulax.envs.base import HostEnvironment
 from rulax.types import PyTree
 
@@ -87,7 +87,7 @@ class EnvPoolEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return np.array(observation, self.observation.dtype)
 
 
-class EnvPoolStreams(Streams):
+class EnvPoolStreams(ResettingStreams):
     """An open pool."""
 
     def __init__(self, environment: EnvPoolEnvironment, num_streams: int):

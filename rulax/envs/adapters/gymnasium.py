@@ -1,7 +1,7 @@
 """Gymnasium environments as `HostEnvironment`s: they step on the CPU, outside of JAX, and fill numpy timesteps.
 
 Copies are stepped and reset by our own loop, which loses no step after a termination and takes less time than Gymnasium's vector
-environment. That one does it where `autoreset` asks for one of its two ways of resetting; `streams.Streams` says how.
+environment. That one does it where `autoreset` asks for one of its two ways of resetting; `streams.ResettingStreams` says how.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
 from rulax.envs.adapters.parts import flattened, read_observations
 from rulax.envs.adapters.probing import check_gymnasium
-from rulax.envs.adapters.streams import Autoreset, CopiedStreams, Outcome, Streams
+from rulax.envs.adapters.streams import Autoreset, CopiedStreams, Outcome, ResettingStreams
 from rulax.envs.base import HostEnvironment
 from rulax.types import PyTree
 
@@ -125,7 +125,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     def one_copy_per_stream(self) -> bool:  # type: ignore[override]
         return self.make_vector is None
 
-    def open(self, num_streams: int) -> Streams:
+    def open(self, num_streams: int) -> ResettingStreams:
         if self.make_vector is None:
             return CopiedStreams(self, num_streams)
         return GymnasiumStreams(self, self.make_vector(num_streams), num_streams)
@@ -184,7 +184,7 @@ class GymnasiumCopy:
         return self.env.reset(seed=seed)[0]
 
 
-class GymnasiumStreams(Streams):
+class GymnasiumStreams(ResettingStreams):
     """Open streams, which Gymnasium's vector environment steps and resets."""
 
     def __init__(self, environment: GymnasiumEnvironment, vector: Any, num_streams: int):

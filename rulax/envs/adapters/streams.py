@@ -1,8 +1,8 @@
 """What the adapters of host environments share: seeds, auto-reset, episode statistics, closing.
 
-An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's vector environment) subclasses `Streams` and
-implements how to reset and step them. An adapter of a library of single environments (Crafter, NetHack, dm_env, Gymnasium) only
-implements a `Copy`, and `CopiedStreams` do the rest; `workers.py` distributes such copies over processes.
+An adapter of a library that steps many copies at once (ale-py, EnvPool, Gymnasium's vector environment) subclasses
+`ResettingStreams` and implements how to reset and step them. An adapter of a library of single environments (Crafter, NetHack,
+dm_env, Gymnasium) only implements a `Copy`, and `CopiedStreams` do the rest; `workers.py` distributes such copies over processes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class CheckedStreams(HostStreams):
             raise ValueError("these streams are closed; open new ones")
 
 
-class Streams(CheckedStreams):
+class ResettingStreams(CheckedStreams):
     """Open streams. Which steps teach something depends on when an ended episode is reset:
 
     * `next_step`: a step that ends an episode shows the true last observation. The step after it is a dummy: its action is
@@ -218,7 +218,7 @@ class CopiedEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return jax.tree.map(lambda spec, *parts: np.stack(parts).astype(spec.dtype), self.observation, *observations)
 
 
-class CopiedStreams(Streams):
+class CopiedStreams(ResettingStreams):
     """Streams of single copies, which we reset ourselves, so that no step is lost: `when_needed`."""
 
     autoreset: Autoreset = "when_needed"

@@ -18,7 +18,7 @@ def live(environment, actions, seed=0):
 
 
 def seeds(seed, num_streams):
-    """One seed per stream, as `Streams.start` says."""
+    """One seed per stream, as `ResettingStreams.start` says."""
     return [int(each) for each in np.random.SeedSequence(seed).generate_state(num_streams)]
 
 
