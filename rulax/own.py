@@ -6,6 +6,7 @@ that is valid in this process only, and a folder that was made with it asks for 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -25,6 +26,8 @@ OwnPart = NewType("OwnPart", str)  # in the type of a setting: beside the names 
 Kind = Literal["env", "rule", "torso", "core", "method"]
 
 REFERENCE = re.compile(r"(?P<where>.+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
+# From here on a text has options: `mine.py:Corridor:length=5`. Not at the first colon, which references have as well.
+OPTIONS = re.compile(r":(?=[A-Za-z_]\w*=)")
 MOST_LISTED = 5
 _held: dict[tuple[str, str], Any] = {}  # by kind and name
 
@@ -38,9 +41,21 @@ def is_reference(text: str) -> bool:
 
 
 def shown(name: str) -> str:
-    """What tables and pages call it: `rules/mine.py:my_rule` is `my_rule`; other names stay, and so do options at the end."""
-    found = re.fullmatch(rf"{REFERENCE.pattern}(?P<rest>:.*)?", name)
-    return found["name"] + (found["rest"] or "") if found and found["where"].endswith(".py") else name
+    """What tables and pages call it: `rules/mine.py:my_rule` is `my_rule`; other names stay, and so do options at the end.
+
+    Several names may stand beside each other, with commas between them.
+    """
+
+    def one(piece: str) -> str:
+        found = re.fullmatch(rf"{REFERENCE.pattern}(?P<rest>:.*)?", piece)
+        return found["name"] + (found["rest"] or "") if found and found["where"].endswith(".py") else piece
+
+    return ",".join(map(one, name.split(",")))
+
+
+def without_options(name: str) -> str:
+    """What stands before the options of a name: `catch` of `catch:rows=5`, `mine.py:Corridor` of `mine.py:Corridor:length=7`."""
+    return OPTIONS.split(name, maxsplit=1)[0]
 
 
 def find(kind: Kind, reference: str) -> Any:
@@ -189,8 +204,15 @@ def held(kind: Kind, name: str) -> Any:
     return _held.get((kind, name))
 
 
+def is_nameless(thing: Any) -> bool:
+    """Whether it is a function without a name of its own: `lambda: Corridor(7)`."""
+    return getattr(thing, "__name__", None) == "<lambda>"
+
+
 def name_of(thing: Any) -> str:
-    """What an object calls itself: its `name`, a function's or class's own, or that of its class."""
+    """What an object calls itself: its `name`, a function's or class's own (behind `functools.partial`, too), or its class's."""
+    if isinstance(thing, functools.partial):
+        return name_of(thing.func)
     own = getattr(thing, "name", None)
     if isinstance(own, str) and own:
         return own

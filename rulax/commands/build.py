@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rulax.commands.fields import field_types
 from rulax.commands.settings import check_settings, override
 from rulax.errors import UserError
+from rulax.own import OPTIONS
 from rulax.settings import Learning, Network
 from rulax.text import convert, to_bytes, to_options
 
@@ -59,10 +59,6 @@ class RuleSpec(NamedTuple):
     rule: str  # with its ablations, if any
     options: dict[str, Any]  # of the rule
     overrides: dict[str, Any]  # fields of Learning and Network
-
-
-# From here on a text has options: `mine.py:Corridor:length=5`. Not at the first colon, which references have as well.
-OPTIONS = re.compile(r":(?=[A-Za-z_]\w*=)")
 
 
 def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rulax.envs.base import Environment, HostEnvironment
 from rulax.errors import UserError, suggestion
-from rulax.own import name_of
+from rulax.own import is_nameless, name_of
 from rulax.text import convert_like
 
 ACCEPTED = "an Environment, a gymnasium.Env, its class, or a function that makes one"
@@ -29,6 +30,12 @@ def environment_name(thing: Any) -> str:
     """What tables call an object: an id of Gymnasium's, its own `name`, or its class or function."""
     if of_gymnasium(thing):
         return thing.spec.id if thing.spec is not None else type(thing.unwrapped).__name__
+    if is_nameless(thing):  # called after what it makes; a mistake in it is reported where it is used
+        with suppress(Exception):
+            made = thing()
+            if of_gymnasium(made):
+                made.close()
+            return environment_name(made)
     return name_of(thing)
 
 

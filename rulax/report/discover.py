@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rulax.files import read_json, safetensors_metadata
+from rulax.own import shown, without_options
 from rulax.records import folder as folders
 from rulax.records.rows import Row, read_lines
 from rulax.report import parts
@@ -65,8 +66,8 @@ def discover_page(folder: Path) -> Page:
     more = [("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
     blocks.append(parts.cost(summary.get("environment_steps"), summary.get("seconds"), summary.get("cpu_seconds"), more))
     blocks += parts.configuration(record, ("settings", "discovery", "learning", "network", "sizes"))
-    subtitle = f"{made:,} meta-steps in {', '.join(families['training'])}, seed {settings['seed']}"
-    title = f"Discovery · {settings['suite']}" if settings.get("suite") else "Discovery"
+    subtitle = f"{made:,} meta-steps in {', '.join(map(shown, families['training']))}, seed {settings['seed']}"
+    title = f"Discovery · {shown(settings['suite'])}" if settings.get("suite") else "Discovery"
     return Page(title, subtitle, blocks, parts.unfinished(summary, "meta-step", made, settings["steps"]))
 
 
@@ -159,9 +160,10 @@ def returns(
             if lived:
                 lines.append(Line(POPULATION, [step for step, _ in lived], [value for _, value in lived]))
             lines += [level(name, value, made) for name, value in (baselines.get(family) or {}).items()]
-            panels.append(Curves(f"{family} ({role})" if role == "validation" else family, "meta-steps", "return", lines))
+            name = shown(family)
+            panels.append(Curves(f"{name} ({role})" if role == "validation" else name, "meta-steps", "return", lines))
     return Panels(
-        "Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once at the start of the run."
+        "Return in each family", panels, "Dashed: untrained agents and actor-critic, measured once, before the first evaluation."
     )
 
 
@@ -179,7 +181,7 @@ def family_table(families: dict[str, list[str]], baselines: dict[str, Any], summ
             earned = [result.get("returns", {}).get(family) for result in results]
             known = baselines.get(family) or {}
             score = results[1].get("scores", {}).get(family)
-            rows.append([family, role, known.get("untrained"), known.get(HAND_DESIGNED), *earned, score])
+            rows.append([shown(family), role, known.get("untrained"), known.get(HAND_DESIGNED), *earned, score])
     columns = ["family", "role", "untrained", "actor-critic", "at the start", "the best rule", "at the end", "score"]
     return Table(
         "Families", columns, rows, "Returns of fresh agents at the end of an evaluation; the score is that of the best rule."
@@ -208,7 +210,7 @@ def commands(folder: Path, record: dict[str, Any], families: dict[str, list[str]
     """How to use the rule, do it again, and go on."""
     settings, where = record["settings"], parts.quoted(folder)
     # Preferably one that the rule has not seen, as that is what it was made for.
-    env = next(iter(families["validation"] or families["training"]), "catch").partition(":")[0]
+    env = without_options(next(iter(families["validation"] or families["training"]), "catch"))
     lines = [(f"rulax train {env} --rule {where}/{folders.RULE}", "Train agents with the best rule")]
     if record.get("command"):
         lines.append((record["command"], "As it was started"))

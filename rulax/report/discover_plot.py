@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from rulax.own import shown
 from rulax.records.rows import Row
 from rulax.report.plot import INK, LINE, MUTED, tidy
 
@@ -68,7 +69,7 @@ def draw_scores(axes: Any, config: Families, rows: list[Row]) -> None:
         best = max(rows, key=lambda row: row[key])
         axes.plot(best["step"], best[key], marker="o", markersize=9, markerfacecolor="none", color=INK, label="the best rule")
         axes.legend(frameon=False, loc="best", labelcolor=MUTED, fontsize=9)
-    tidy(axes, f"discover {config.suite} · seed {config.seed}", 12)
+    tidy(axes, f"discover {shown(config.suite or '')} · seed {config.seed}", 12)
     axes.set_ylabel("score of fresh agents", color=INK)
 
 
@@ -84,4 +85,4 @@ def draw_family(axes: Any, name: str, colour: str, rows: tuple[list[Row], list[R
         axes.plot(*np.array(found, float).T, color=colour, linewidth=1.8, marker="o", markersize=2.5)
     for level in (baselines or {}).values():
         axes.axhline(level, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
-    tidy(axes, name, 8.5)
+    tidy(axes, shown(name), 8.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rulax.own import shown
 from rulax.records import folder as folders
 from rulax.report import explain_figures as figures
 from rulax.report import parts
@@ -25,7 +26,7 @@ def write_explain_page(folder: str | Path) -> Path:
     found = parts.read_results(folder / folders.EXPLANATION, "explain", "an explanation")
     name = short(found["rule"])
     title = f"What {name} does"
-    subtitle = f"An update rule, looked at while one agent learns {found['env']} by it"
+    subtitle = f"An update rule, looked at while one agent learns {shown(found['env'])} by it"
     blocks: list[Block] = [
         *did_not_learn(found),
         *facts(found),
@@ -40,9 +41,9 @@ def write_explain_page(folder: str | Path) -> Path:
 
 
 def short(rule: str) -> str:
-    """A rule's name; a file goes by its stem."""
+    """A rule's name; a file goes by its stem, and a rule of the user's own by its own name."""
     name, ablations = split_ablations(rule)
-    return ":".join([Path(name).stem if name.endswith(FILE_ENDINGS) else name, *ablations])
+    return ":".join([Path(name).stem if name.endswith(FILE_ENDINGS) else shown(name), *ablations])
 
 
 # -- results --------------------------------------------------------------------------------------------------------------------
@@ -113,7 +114,8 @@ def playground(found: Found, name: str) -> list[Block]:
     scenes = found.get("scenes")
     if not scenes:
         return []
-    title = f"Edit a trajectory and see what {name} wants"
+    # Only a discovered rule is asked in the page.
+    title = f"Edit a trajectory and see what {f'{name} wants' if found['discovered'] else 'actor-critic and PPO want'}"
     # Said, since a part that is missing without a word looks like a fault.
     if found["actions"] > MOST_ACTIONS:
         return [Text(title, [f"This environment has {found['actions']} actions; this part has room for {MOST_ACTIONS}."])]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rulax.errors import UserError
-from rulax.own import name_of
+from rulax.own import is_nameless, name_of
 from rulax.rules.base import Recipe, UpdateRule
 from rulax.settings import Learning, Network
 
@@ -21,6 +22,9 @@ def is_rule(thing: Any) -> bool:
 
 def rule_name(thing: Any) -> str:
     """What tables call an object: the function that made a rule gives it its name."""
+    if is_nameless(thing):  # called after what it makes; a mistake in it is reported where it is used
+        with suppress(Exception):
+            return rule_name(thing())
     rule = thing.rule if isinstance(thing, Recipe) else thing
     if not isinstance(rule, UpdateRule):
         return name_of(rule)

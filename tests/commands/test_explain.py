@@ -127,7 +127,7 @@ def test_the_page_of_a_rule_of_people(explained: Path, tmp_path: Path) -> None:
     scenes = [{name: scene[name] for name in SCENE} for scene in found["scenes"]]
     people = {
         **found,
-        "rule": "actor_critic",
+        "rule": "far/mine.py:my_rule",
         "discovered": False,
         "sizes": None,
         "weights": None,
@@ -137,7 +137,9 @@ def test_the_page_of_a_rule_of_people(explained: Path, tmp_path: Path) -> None:
     (tmp_path / "explain.json").write_text(json.dumps(people))
     page = write_explain_page(tmp_path).read_text()
     assert "do not apply" in page
+    assert "Edit a trajectory and see what actor-critic and PPO want" in page  # the rule itself cannot be asked there
     assert "Bootstrapping horizon</h2>" not in page
+    assert "<h1>What my_rule does" in page
     assert "The rule&#x27;s step and the policy gradient" in page
 
 
@@ -151,6 +153,7 @@ def test_a_rule_of_people(tmp_path: Path) -> None:
     assert found["over_life"][0]["cosines"]["policy"]["value"] > 0.5  # normalised advantages and an entropy bonus, else the same
     page = (out / "report.html").read_text()
     assert "do not apply" in page
+    assert "Edit a trajectory and see what actor-critic and PPO want" in page  # the rule itself cannot be asked there
     assert "Bootstrapping horizon</h2>" not in page
 
 

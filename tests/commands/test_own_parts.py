@@ -1,6 +1,7 @@
 """A user's own rules, environments and networks, by object and by reference, in every command that takes names."""
 
 import dataclasses
+import functools
 import json
 
 import gymnasium
@@ -202,6 +203,22 @@ def test_gymnasium_environments_are_taken_in_every_form(given):
     assert isinstance(environment, HostEnvironment)
     one, another = environment.make_env(), environment.make_env()
     assert one.unwrapped is not another.unwrapped  # every stream steps its own
+
+
+@own.holding()
+def test_what_has_no_name_is_called_after_what_it_makes():
+    corridors = [lambda: Corridor(4), functools.partial(Corridor, length=5)]
+    assert held_environments(corridors) == ("Corridor", "Corridor-2")
+    assert held_rules([lambda: ppo(discount=0.9), functools.partial(ppo, discount=0.8)]) == ("ppo-2", "ppo-3")
+    assert held_rules([lambda: 1 / 0]) == ("function",)  # the mistake is reported where the rule is made
+
+
+def test_names_for_tables_and_names_for_commands():
+    assert own.shown("far/mine.py:Corridor:length=5,bins=3") == "Corridor:length=5,bins=3"
+    assert own.shown("catch:rows=5,columns=5,mine.py:Corridor,far/mine.py:Other") == "catch:rows=5,columns=5,Corridor,Other"
+    assert own.without_options("mine.py:Corridor:length=5,bins=3") == "mine.py:Corridor"
+    assert own.without_options("package:ID-v0") == "package:ID-v0"
+    assert own.without_options("catch:rows=5") == "catch"
 
 
 # -- used for real ---------------------------------------------------------------------------------------------------------------

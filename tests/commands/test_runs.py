@@ -99,6 +99,13 @@ def test_the_table_fits_and_names_can_be_copied(runs: Path, capsys, monkeypatch)
     assert Path(table[-1].split()[0]).is_dir()
 
 
+def test_own_parts_are_called_as_in_their_pages(runs: Path, capsys) -> None:
+    write(runs / "own", trained("far/mine.py:Corridor:length=5", "far/mine.py:my_rule"), {"steps": 1000, "final_return": 0.5})
+    _, text = shown(capsys)
+    (line,) = (line for line in text.splitlines() if line.startswith("runs/own"))
+    assert line.split()[2:4] == ["Corridor:length=5", "my_rule"]
+
+
 def test_csv(runs: Path, capsys) -> None:
     assert main(["runs", "--csv", "out.csv", "--sort", "folder", "--reverse"]) == 0
     with Path("out.csv").open() as file:

@@ -111,6 +111,16 @@ def test_the_page_of_a_discovery(tmp_path: Path) -> None:
     assert "rulax train catch --rule" in words
 
 
+def test_a_discovery_in_environments_of_ones_own(tmp_path: Path) -> None:
+    folder = discover_folder(tmp_path / "run")
+    for path in folder.glob("*.json*"):
+        path.write_text(path.read_text().replace("catch:rows=5", "mine.py:Narrow:rows=5").replace('"catch"', '"mine.py:Narrow"'))
+    page = Reader(write_discover_page(folder).read_text())
+    titles = [panel["title"] for panel in chart(page, "Return in each family")["panels"]]
+    assert titles == ["Narrow:rows=5", "grid/delayed", "Narrow (validation)"]  # called as they call themselves
+    assert "rulax train mine.py:Narrow --rule" in " ".join(page.text)  # and found again
+
+
 def test_a_discovery_that_was_stopped_before_its_first_evaluation(tmp_path: Path) -> None:
     folder = discover_folder(tmp_path / "run", finished=False)
     for name in ("metrics.jsonl", "summary.json", "baselines.json"):

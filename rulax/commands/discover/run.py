@@ -28,6 +28,7 @@ from rulax.commands.signals import StopRequest
 from rulax.discovery.meta_step import DiscoveryState
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
+from rulax.own import shown
 from rulax.records import checkpoint
 from rulax.records import folder as folders
 from rulax.records.rows import Recorder, RunLog
@@ -120,7 +121,7 @@ class DiscoverJob:
         self.bad = 0  # meta-gradients that were left out
         self.results: dict[str, dict[str, Any] | None] = dict.fromkeys(RESULTS)  # `Scores` each
         self.latest: dict[str, Any] = {}  # the last row of meta-steps
-        self.title = f"discover {self.config.suite}".strip()
+        self.title = f"discover {shown(self.config.suite)}".strip()
         self.checkpoint_minutes = self.config.checkpoint_minutes
 
     @property
@@ -248,7 +249,7 @@ class DiscoverJob:
         last = self.results["last"]
         score = Scores(**last).choice if last else None
         role, families = "validation" if self.prepared.validation else "training", list(self.prepared.training)
-        returns = ", ".join(f"{name} {shown_return(self.latest.get(f'return/{name}'))}" for name in families[:MOST_SHOWN])
+        returns = ", ".join(f"{shown(name)} {shown_return(self.latest.get(f'return/{name}'))}" for name in families[:MOST_SHOWN])
         more = f", {len(families) - MOST_SHOWN} more" if len(families) > MOST_SHOWN else ""
         facts = [f"{role} score {shown_return(score)}", f"return {returns}{more}" if self.latest else "return -"]
         facts += [f"meta-gradient {shown_return(self.latest.get('meta_gradient_norm_of_mean'))}"]

@@ -9,6 +9,7 @@ from rulax.commands.discover.evaluations import HAND_DESIGNED, Scores
 from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.commands.driver import make_table, print_places
+from rulax.own import shown, without_options
 from rulax.records import folder as folders
 from rulax.text import count, duration
 
@@ -112,7 +113,7 @@ def show(run: DiscoveryRun) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
-    console.print(f"\n[bold]discover {run.config.suite}[/]  final return of fresh agents\n")
+    console.print(f"\n[bold]discover {shown(run.config.suite)}[/]  final return of fresh agents\n")
     console.print(table(run))
     spent, best = run.spent, run.results["best"]
     console.print(
@@ -122,7 +123,7 @@ def show(run: DiscoveryRun) -> None:
     )
     if spent.bad_agents:
         console.print(f"{spent.bad_agents} meta-gradients were not finite numbers and were left out\n")
-    folder, env = run.folder, next(iter(run.config.validation or run.config.envs)).partition(":")[0]
+    folder, env = run.folder, without_options(next(iter(run.config.validation or run.config.envs)))
     print_places(
         ("run folder", folder),
         ("the rule", run.rule_path),
@@ -142,7 +143,7 @@ def table(run: DiscoveryRun) -> Any:
     for role, names in (("training", run.config.envs), ("validation", run.config.validation)):
         for name in names:
             returns = (*run.baselines[name].values(), *(each["returns"][name] for each in results))
-            result.add_row(name, *(f"{value:.3f}" for value in returns), f"{results[1]['scores'][name]:.3f}")
+            result.add_row(shown(name), *(f"{value:.3f}" for value in returns), f"{results[1]['scores'][name]:.3f}")
         if names:
             first, best, last = (f"{each[f'{role}_score']:.3f}" for each in results)
             result.add_row(f"[bold]{role}, mean score[/]", "0", "1", first, best, last, f"[bold]{best}[/]", end_section=True)

@@ -15,6 +15,7 @@ from rulax.commands.progress import Status, make_progress
 from rulax.commands.signals import StopRequest
 from rulax.errors import UserError
 from rulax.files import write_json
+from rulax.own import shown
 from rulax.records import folder as folders
 from rulax.text import plural
 
@@ -63,7 +64,7 @@ class ExplainJob(Job[Path]):
         self.analyses, self.folder, self.clock = analyses, folder, Clock()
         self.phases, self.config = analyses.phases(), analyses.subject.config
         self.times: dict[str, float] = {}
-        self.title = f"explaining {self.config.rule} in {self.config.env}"
+        self.title = f"explaining {shown(self.config.rule)} in {shown(self.config.env)}"
         self.latest = Status(0, PARTS, ["starting"], sum(seconds for _, _, seconds in self.phases), counts_steps=False)
 
     def announcement(self) -> str:

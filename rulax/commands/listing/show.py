@@ -16,6 +16,7 @@ from rulax.commands.listing.setup import COLUMNS, INSTALLABLE, ListedRun
 from rulax.commands.train.settings import DEFAULT_RULE
 from rulax.errors import UserError, suggestion
 from rulax.files import write_atomically
+from rulax.own import shown
 from rulax.text import count, duration, shown_return
 
 if TYPE_CHECKING:
@@ -106,7 +107,12 @@ def show_runs(entries: list[ListedRun]) -> None:
         print("no run matches")
         return
     formats: dict[str, Callable[[Any], str]] = {"seconds": duration, "steps": count, "final_return": shown_return}
-    formats |= {"score": "{:.3g}".format, "finished": lambda value: "yes" if value else "unfinished"}
+    formats |= {
+        "env": own_names,
+        "rule": own_names,
+        "score": "{:.3g}".format,
+        "finished": lambda value: "yes" if value else "unfinished",
+    }
     columns = [name for name in COLUMNS if name == "finished" or any(entry[name] not in (None, 0) for entry in entries)]
     texts = {
         name: [name.replace("_", " "), *("-" if each[name] is None else formats.get(name, str)(each[name]) for each in entries)]
@@ -121,13 +127,18 @@ def show_runs(entries: list[ListedRun]) -> None:
         if name in columns and sum(widths[each] + 2 for each in columns) - 2 > room:
             columns.remove(name)
             left_out.append(name)
-    right = (*formats, "seeds", "broken_lines")
+    right = ("seconds", "steps", "final_return", "score", "finished", "seeds", "broken_lines")
     for number in range(1 + len(entries)):
         cells = [f"{texts[name][number]:{'>' if name in right else '<'}{widths[name]}}" for name in columns]
         line = "  ".join(cells).rstrip()
         print(bold(line) if number == 0 else line)
     if left_out:
         print(f"note: {', '.join(left_out)}: in a wider terminal, or in a file by --csv FILE")
+
+
+def own_names(names: Any) -> str:
+    """Environments or rules, of a comparison several, each as its own page calls it."""
+    return " ".join(map(shown, str(names).split(" ")))
 
 
 def write_csv(path: Path, entries: list[ListedRun]) -> None:
