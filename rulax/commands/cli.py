@@ -207,6 +207,11 @@ def dispatch(arguments: list[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(overview())
         return DONE
+    if len(arguments) == 2 and arguments[1] in ("-h", "--help") and arguments[0] not in COMMANDS:
+        family = [name for name in COMMANDS if name.split()[0] == arguments[0]]
+        if family:  # `rulax bench --help`
+            print("\n\n".join(map(command_help, family)))
+            return DONE
     if arguments[0] in ("-V", "--version"):
         print(f"rulax {rulax.__version__}")
         return DONE

@@ -38,6 +38,10 @@ def test_help_names_every_command(capsys) -> None:
         assert main([*name.split(), "--help"]) == 0
         assert f"usage: rulax {name}" in capsys.readouterr().out
         assert callable(load_function(command.function))
+    assert main(["bench", "--help"]) == 0  # of both its subcommands
+    text = capsys.readouterr().out
+    assert "usage: rulax bench train" in text
+    assert "usage: rulax bench discover" in text
 
 
 BAD_LINES = [

@@ -17,9 +17,12 @@ from PIL import Image
 
 import rulax
 from rulax.commands.cli import main
+from rulax.commands.evaluate.show import show
 from rulax.commands.play.show import HIDE, SHOW, as_blocks, watch
 from rulax.errors import UserError
+from rulax.evaluation.episodes import Episodes
 from rulax.evaluation.playing import Moment
+from rulax.evaluation.scores import Evaluation, Score
 from rulax.records import folder as folders
 from rulax.report.film import Film
 from rulax.rules.registry import EMBEDDED
@@ -69,6 +72,13 @@ def test_evaluate_a_run_and_a_file(capsys) -> None:
     assert rulax.evaluate("agent.safetensors", episodes=5, greedy=True).mean == by_run.scores[0].mean
     other = rulax.evaluate("agent.safetensors", episodes=50, seed=1).scores[0].returns
     assert (other != rulax.evaluate("agent.safetensors", episodes=50).scores[0].returns).any()
+
+
+def test_intervals_are_not_broken_at_80_columns(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    returns = np.array([-1.444, -0.888, 0.333, 0.6])
+    show(Evaluation("one", [Score(0, "sampled", Episodes(returns, np.full(4, 49)))]), as_json=False)
+    assert re.search(r"^0 .*\[-\d\S+, \S+\] .*49$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_another_environment_with_the_same_observations(capsys) -> None:

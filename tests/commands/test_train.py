@@ -84,6 +84,15 @@ def test_names_become_folder_names(tmp_path: Path, monkeypatch) -> None:
     assert str(folders.create_numbered("gymnax/Breakout-MinAtar", "my/rule.safetensors")).endswith("-002")
 
 
+def test_a_speed_is_shown_only_once_it_is_known(fake, monkeypatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr("rulax.commands.progress.Lines.update", lambda lines, status: seen.append(" ".join(status.facts)))
+    assert main(LINE) == 0
+    assert "steps/s" not in seen[0]
+    assert "steps/s" in seen[-1]
+    assert not any(" 0 steps/s" in line for line in seen)
+
+
 def test_a_folder_that_cannot_be_made(fake, tmp_path: Path, capsys) -> None:
     (tmp_path / "file").write_text("")
     assert train("file/below") == 2

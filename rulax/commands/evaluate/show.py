@@ -17,7 +17,8 @@ def show(evaluation: Evaluation, as_json: bool) -> None:
 
     console = Console(highlight=False)
     console.print(f"\n[bold]{evaluation.title}[/]  return in evaluation\n")
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    # One space and not two between columns: with two, intervals of negative numbers are broken in a terminal of 80 columns.
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for number, name in enumerate(COLUMNS):
         table.add_column(name, justify="left" if number < 2 else "right")
     for row in evaluation.rows():

@@ -275,7 +275,9 @@ class TrainJob:
         step, total = self.recorder.step, self.config.steps
         speed, left = self.pace.measure(step, total)
         # The last iteration may go beyond the budget, which would show as more than 100 %.
-        facts = [f"return {shown_return(self.recent_return)}", f"{count(speed * self.config.seeds)} steps/s"]
+        facts = [f"return {shown_return(self.recent_return)}"]
+        # Not known until a second chunk has been timed.
+        facts += [f"{count(speed * self.config.seeds)} steps/s"] if speed else []
         return Status(min(step, total), total, facts, left)
 
     def what_went_wrong(self, name: str, iteration: int, seed: int) -> str:
