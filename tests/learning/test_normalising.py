@@ -136,13 +136,16 @@ def test_saved_statistics_are_restored_and_a_resumed_run_goes_on_with_them(kind,
 
 
 def test_without_the_options_the_agent_is_the_one_that_has_always_been_made():
-    assert normalising(False, False, make_agent) is make_agent
+    made, observation = recipe(), jax.ShapeDtypeStruct((2,), np.float32)
+    agent = make_agent(jax.random.key(0), observation, 2, made.rule.heads(2), made.network)
+    assert normalising(agent, observation, STREAMS, observations=False, rewards=False) is agent
 
 
 def test_only_real_numbers_are_normalised():
     shapes = {"image": jax.ShapeDtypeStruct((4, 4, 1), np.uint8), "speed": jax.ShapeDtypeStruct((2,), np.float32)}
     made = recipe()
-    agent = normalising(True, False)(jax.random.key(0), shapes, 2, made.rule.heads(2), made.network)
+    plain = make_agent(jax.random.key(0), shapes, 2, made.rule.heads(2), made.network)
+    agent = normalising(plain, shapes, STREAMS, observations=True, rewards=False)
     assert isinstance(agent, ObservationNormaliser)
     agent = dataclasses.replace(agent, statistics=type(agent.statistics)((start_statistics((2,))._replace(number=1.0, mean=5.0),)))
     seen = agent.seen({"image": np.full((4, 4, 1), 200, np.uint8), "speed": np.full(2, 7.0, np.float32)})
