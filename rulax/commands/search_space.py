@@ -45,6 +45,11 @@ class Choices(NamedTuple):
 Dimension = Range | Choices
 
 
+def seed_of_trials(seed: int) -> int:
+    """The seed of all trials of a search, far from those that its result is measured by: the two share no randomness."""
+    return (seed + 1_000_003) % 2**32
+
+
 def join_tuning(parts: Iterable[str]) -> tuple[str, ...]:
     """`("lr=1", "2", "unroll=8")` -> `("lr=1,2", "unroll=8")`: reading a list of words has split the values at the commas."""
     joined: list[str] = []

@@ -19,6 +19,7 @@ from rulax.commands.compare.settings import CompareConfig, on_host, trials
 from rulax.commands.driver import Clock
 from rulax.commands.fields import changeable
 from rulax.commands.progress import Silent, Status
+from rulax.commands.search_space import seed_of_trials
 from rulax.commands.settings import HostLoop
 from rulax.commands.signals import StopRequest
 from rulax.commands.train import run as train
@@ -35,7 +36,6 @@ from rulax.settings import Network
 from rulax.text import duration
 
 SCORE, TUNE, UNTRAINED = "cells", "tuning", "untrained"  # what a cell is for, and the folder that it is in
-TUNING_SEED = 1_000_003  # added to the seed of the comparison: trials and scores share no randomness
 UNTRAINED_SEEDS, UNTRAINED_STREAMS = 4, 8
 UNTRAINED_STEPS = (20_000, 100_000)  # at least and at most: a tenth of the budget, but enough for long episodes to end
 WITHIN_BUDGET = {"schedule_steps": 0}
@@ -118,7 +118,7 @@ def make_cell(
     name += f"-{folders.short_name(rule)}" if rule else ""
     budget = {
         SCORE: (config.steps, config.seeds, config.seed),
-        TUNE: (config.tune_steps, config.tune_seeds, (config.seed + TUNING_SEED) % 2**32),
+        TUNE: (config.tune_steps, config.tune_seeds, seed_of_trials(config.seed)),
         UNTRAINED: (min(max(config.steps // 10, UNTRAINED_STEPS[0]), UNTRAINED_STEPS[1]), UNTRAINED_SEEDS, config.seed),
     }[purpose]
     # Where environments run on the device some of these would be refused, as they do nothing there.

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rulax.commands.fields import flag_name
-from rulax.commands.search_space import EXAMPLES, Dimension, join_tuning, read_space, split_rule
+from rulax.commands.search_space import EXAMPLES, Dimension, join_tuning, read_space, seed_of_trials, split_rule
 from rulax.commands.settings import check_bounds, recorded
 from rulax.commands.train.settings import TUNING, WHAT, TrainConfig, build_train, check_train
 from rulax.errors import UserError
 from rulax.settings import setting
-
-SEED_OF_TRIALS = 1_000_003  # added to the seed of the sweep: trials and the result share no randomness
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +60,6 @@ def training(config: TuneConfig, out: str, values: Mapping[str, Any], trial: boo
     kept |= {"out": out, "quiet": True, "preset": "", "resume": ""}
     kept |= {"overrides": config.overrides | overrides, "rule_options": config.rule_options | options}
     if trial:
-        kept |= {"steps": config.tune_steps, "seeds": config.tune_seeds, "seed": (config.seed + SEED_OF_TRIALS) % 2**32}
+        kept |= {"steps": config.tune_steps, "seeds": config.tune_seeds, "seed": seed_of_trials(config.seed)}
         kept |= {"eval_every": 0, "animation": False}  # only of the result
     return TrainConfig(**kept)
