@@ -163,6 +163,7 @@ def test_the_theme_follows_the_system_and_the_button(open_page, two_lines: Path,
     assert page.evaluate(paper) == (night if dark else light)
     page.locator("#theme").click()
     assert page.evaluate(paper) == (light if dark else night)
+    page.wait_for_timeout(1000)  # the browser hands what a page stores to another process, which is in no hurry on a busy machine
     page.reload()
     assert page.evaluate(paper) == (light if dark else night)  # remembered
 
