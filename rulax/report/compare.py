@@ -159,6 +159,8 @@ def verdict(overall: Found | None, rules: list[str], seeds: int) -> list[Block]:
     best, second, *_ = ranked(overall, rules)
     first, next_best = (words(overall["rules"][rule]["iqm"]) for rule in (best, second))
     said = [f"{best} scores highest, with an interquartile mean of {first}. {second} comes next, with {next_best}."]
+    if overall["rules"][best]["iqm"]["value"] == overall["rules"][second]["iqm"]["value"]:
+        said = [f"{best} and {second} score the same, with an interquartile mean of {first}."]
     chance = next(pair for pair in overall["improvement"] if (pair["rule"], pair["over"]) == (best, second))["probability"]
     if seeds < 2:
         said.append("With one seed there are no intervals: another seed might say the opposite.")
@@ -189,7 +191,7 @@ def curves(found: Found) -> Panels:
         mark = "" if not env["held_out"] else " · held out"
         panels.append(Curves(env["name"] + mark, "steps per seed", "episode return", lines))
     band = "Mean over seeds with its 95 % bootstrap interval." if found["seeds"] > 1 else "One seed, so there are no intervals."
-    note = f"{band} Dashed: agents that never learned."
+    note = f"Return of training episodes. {band} Dashed: agents that never learned."
     if any(env["held_out"] for env in found["environments"]):
         note += " Held out: no suite of discovery trains or validates there."
     return Panels("Learning curves", panels, note)
@@ -256,7 +258,9 @@ def returns_table(found: Found, rules: list[str]) -> Table:
         best = max(measured[rule]["value"] for rule in rules)
         cells = [estimate(measured[rule], len(rules) > 1 and measured[rule]["value"] == best) for rule in rules]
         rows.append([env["name"], role, *cells, env["random"]])
-    note = "Interquartile mean over seeds of the return in the last tenth of the steps, with its 95 % interval."
+    note = (
+        "Interquartile mean over seeds of the return of training episodes in the last tenth of the steps, with its 95 % interval."
+    )
     return Table("Final returns", ["environment", "role in discovery", *rules, "untrained"], rows, note)
 
 

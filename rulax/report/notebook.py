@@ -51,8 +51,8 @@ def comparison_html(found: Found) -> str:
         best = max(values[rule]["value"] for rule in rules)
         rows.append([env["name"], *(estimate(values[rule], values[rule]["value"] == best) for rule in rules), env["random"]])
     note = (
-        f"{plural(found['seeds'], 'seed')}, {count(found['steps'])} steps each; final return, interquartile mean over seeds "
-        "with its 95 % interval"
+        f"{plural(found['seeds'], 'seed')}, {count(found['steps'])} steps each; final return of training episodes, "
+        "interquartile mean over seeds with its 95 % interval"
     )
     return piece(" · ".join(rules), note, ["environment", *rules, "untrained"], rows, comparison_figure(found))
 

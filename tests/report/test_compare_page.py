@@ -46,6 +46,13 @@ def test_everything_is_in_its_place(tmp_path: Path) -> None:
     assert len(bold) == 2  # the best rule of each environment
 
 
+def test_it_says_which_return_it_shows(tmp_path: Path) -> None:
+    page = page_of(tmp_path, {"ppo": 0.5, "disco": 0.9})
+    words = " ".join(page.text)
+    assert "Return of training episodes. Mean over seeds" in words
+    assert "return of training episodes in the last tenth of the steps" in words
+
+
 def test_a_verdict_only_where_the_interval_allows_one(tmp_path: Path) -> None:
     close = " ".join(page_of(tmp_path, {"ppo": 0.8, "disco": 0.9}).text)
     assert "disco scores highest, with an interquartile mean of 0.900 (95 %: 0.800 to 1.000). ppo comes next" in close
@@ -53,6 +60,9 @@ def test_a_verdict_only_where_the_interval_allows_one(tmp_path: Path) -> None:
     clear = " ".join(page_of(tmp_path, {"ppo": 0.1, "disco": 0.9}).text)
     assert "with probability 0.900 (95 %: 0.700 to 1.100)." in clear
     assert "nobody can say" not in clear
+    equal = " ".join(page_of(tmp_path, {"ppo": 0.8, "disco": 0.8}).text)
+    assert "ppo and disco score the same, with an interquartile mean of 0.800" in equal
+    assert "scores highest" not in equal
 
 
 def test_one_seed_has_no_intervals_and_no_verdict(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def print_tables(console: Any, comparison: Comparison) -> None:
     if overall is None:
         console.print("no environment is finished yet\n")
     else:
-        console.print("final return, interquartile mean over seeds \\[95 % interval]")
+        console.print("final return of training episodes, interquartile mean over seeds \\[95 % interval]")
         console.print(returns_table(comparison))
         console.print(f"\nscores over {plural(len(comparison.environments), 'environment')}: {found['normalisation']}")
         console.print(scores_table(overall))
