@@ -77,12 +77,11 @@ def lived(name, strategy, **settings):
     return jax.jit(jax.value_and_grad(outcome, has_aux=True))(rule_params(), member)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_a_window_lived_again_from_its_record_is_the_same(name):
+def test_a_window_lived_again_from_its_record_is_the_same():
     """In the record what was written is data; so the gradients agree only if it is data in the window, too."""
-    family = family_of(MAKERS[name])
+    family = family_of(make_echo)
     problem = rule_problem(family, "plain")
-    (loss, (_, window, _)), grads = lived(name, "plain")
+    (loss, (_, window, _)), grads = lived("echo", "plain")
 
     def outcome(params):
         state, _, penalties = relive(problem.updates, params, window.record)

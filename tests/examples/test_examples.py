@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("[0-9]*.py"))
 
 
-LONG = ("02_swap_the_rule",)  # compiles four rules
+LONG = ("02_swap_the_rule", "07_discover")  # the first compiles four rules; `make test-wheel` runs the second
 BUDGET = {"06_compare": "2048", "07_discover": "2", "08_your_own_estimator": "2"}  # steps; of discovery, meta-steps
 
 
