@@ -76,7 +76,7 @@ def test_evaluate_a_run_and_a_file(capsys) -> None:
 
 def test_intervals_are_not_broken_at_80_columns(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    returns = np.array([-1.444, -0.888, 0.333, 0.6])
+    returns = np.array([-0.1236, -0.1442, -0.0123, -0.5551])
     show(Evaluation("one", [Score(0, "sampled", Episodes(returns, np.full(4, 49)))]), as_json=False)
     assert re.search(r"^0 .*\[-\d\S+, \S+\] .*49$", capsys.readouterr().out, re.MULTILINE)
 
