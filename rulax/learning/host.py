@@ -24,7 +24,7 @@ from rulax.envs.base import Episode, HostEnvironment
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
 from rulax.learning.host_replay import HostReplay
-from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, init_agent, split_keys
+from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, split_keys
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, BaseTrainer, TrainerConfig, TrainState, not_measured
 from rulax.learning.update import NOTHING_OWN, LearnerState
@@ -81,7 +81,7 @@ class HostTrainer(BaseTrainer):
     def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
-        state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
+        state = self._fresh_agent(key_agent, hyperparameters)
         # These stand for shapes only: `resume` resets the streams and puts their first observations here.
         observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
         actor = Actor((), (), observation, jnp.full(streams, Level.LIFE, jnp.int8), state.params.initial_memory(streams))
@@ -276,13 +276,13 @@ class HostTrainer(BaseTrainer):
         # By what was ever stored, as `warm_iterations` counts: a buffer smaller than the warm-up never holds that much.
         if self.replay and self.replay.stored < learning.warmup:
             return state, self._nothing(state, drawn, keys_update)
-        state, metrics = self._update(self.rule_params, state, drawn, keys_update)
+        state, metrics = self._update(self.rule_params, self.numbers, state, drawn, keys_update)
         return state, jax.tree.map(np.asarray, metrics)
 
     def _nothing(self, state: LearnerState, drawn: Experience, keys: Array) -> HostMetrics:
         """The metrics of an update that is not made yet."""
         if self._unmeasured is None:
-            example = jax.eval_shape(self._update, self.rule_params, state, drawn, keys)[1]
+            example = jax.eval_shape(self._update, self.rule_params, self.numbers, state, drawn, keys)[1]
             self._unmeasured = jax.tree.map(lambda like: np.asarray(not_measured(like)), example)
         return self._unmeasured
 
@@ -330,8 +330,10 @@ class HostTrainer(BaseTrainer):
             experience = after_burn_in(state.params, experience, self.recipe.learning.burn_in)
             return checked_update(self.learner, rule_params, state, experience, key)
 
-        def every(rule_params: PyTree, *own: Any) -> tuple[LearnerState, Metrics]:
-            return jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, *own)
+        def every(rule_params: PyTree, numbers: dict[str, Array], state: LearnerState, *rest: Any) -> tuple[LearnerState, Metrics]:
+            state = self._with_numbers(state, numbers)
+            learned = jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, state, *rest)
+            return self._without_numbers(learned[0]), learned[1]
 
         return jax.jit(every)  # nothing is donated: the parameters go on acting
 

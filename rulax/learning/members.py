@@ -16,7 +16,7 @@ each agent its own, and `explore_constants` perturbs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +41,9 @@ HYPERPARAMETERS = (  # fields of `Learning`, but for the horizon: gradient steps
     "reward_scale",
     *FRACTIONS,
 )
+# Those that leave the program as it is, whatever their value. Decays stay constants of it: 1 - b is then computed in double
+# precision, as it always was.
+NUMBERS = ("learning_rate", "warmup_updates", "clip_gradient", "clip_update", "weight_decay", "adam_eps", "reward_scale")
 FACTORS = (0.8, 1.2)  # by which population-based training perturbs (Jaderberg et al. 2017)
 
 
@@ -56,6 +59,21 @@ def check_hyperparameters(given: Mapping[str, ArrayLike], learning: Learning, me
     if HORIZON in made and learning.schedule == "constant":
         raise ValueError("a horizon needs a schedule that falls: set schedule to linear or cosine, not constant")
     return made
+
+
+def numbers_of(learning: Learning, horizon: int, own: Collection[str]) -> dict[str, Array]:
+    """Hyper-parameters that all agents share, [] each, as arguments of the compiled program.
+
+    Args:
+        learning: the settings. What is left out of the program (a limit of 0, a scale of 1) is left out here.
+        horizon: gradient steps until a falling schedule reaches zero.
+        own: names of what each agent has of its own, which is not shared.
+    """
+    numbers = {name: getattr(learning, name) for name in NUMBERS}
+    used = {name: value for name, value in numbers.items() if value != (1 if name == "reward_scale" else 0)}
+    if learning.schedule != "constant":
+        used[HORIZON] = horizon
+    return {name: jnp.asarray(value, float) for name, value in used.items() if name not in own}
 
 
 def check_tasks(given: PyTree, environment: Environment | HostEnvironment, members: int) -> PyTree:

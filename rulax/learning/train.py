@@ -26,6 +26,7 @@ from rulax.learning.life import (
     Life,
     collect,
     empty_replay,
+    gradient_steps,
     init_agent,
     make_learner,
     sample_and_update,
@@ -33,7 +34,7 @@ from rulax.learning.life import (
     store,
     warm_iterations,
 )
-from rulax.learning.members import check_hyperparameters, check_tasks
+from rulax.learning.members import check_hyperparameters, check_tasks, numbers_of
 from rulax.learning.rollout import begin
 from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
@@ -166,7 +167,10 @@ class BaseTrainer(abc.ABC):
         # A shortened run is the start of a longer one: its learning rate does not fall to zero before the time.
         scheduled = max(self.total_iterations, -(-learning.schedule_steps // self.steps_per_iteration))
         # Iterations that only fill replay take no gradient step, so they are not part of the schedule.
-        self.learner = make_learner(recipe, scheduled - self.warm_iterations, tuple(self.hyperparameters))
+        updates = scheduled - self.warm_iterations
+        # Arguments of what is compiled, like the rule's parameters: runs that differ in nothing else share one program.
+        self.numbers = numbers_of(learning, gradient_steps(learning, updates), self.hyperparameters)
+        self.learner = make_learner(recipe, updates, (*self.hyperparameters, *self.numbers))
         # May be replaced between chunks, by values of the same shapes: each leaf as the rule makes it (all agents share it), or
         # with a leading axis [K] (one per agent). The first chunk decides which.
         self.rule_params = recipe.rule.init(jax.random.key(config.rule_seed))
@@ -179,6 +183,21 @@ class BaseTrainer(abc.ABC):
     @abc.abstractmethod
     def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
         """One life before its first step; `hyperparameters` [] are the agent's own, `task` is None unless one was given."""
+
+    def _fresh_agent(self, key: Array, hyperparameters: dict[str, Array]) -> LearnerState:
+        """A new agent. What all agents share is no part of its state, so that checkpoints hold only what a life has changed."""
+        given = hyperparameters | {name: jnp.ones(()) for name in self.numbers}  # no value is read yet
+        state = init_agent(self.recipe, self.learner, self.environment, key, given)
+        return state._replace(hyperparameters=hyperparameters)
+
+    def _with_numbers(self, state: LearnerState, numbers: dict[str, Array]) -> LearnerState:
+        """All agents [K, ...] as an update wants them: what they share stands next to what each has of its own."""
+        shared = {name: jnp.full(self.config.seeds, value) for name, value in numbers.items()}
+        return state._replace(hyperparameters=state.hyperparameters | shared)
+
+    def _without_numbers(self, state: LearnerState) -> LearnerState:
+        """The inverse of `_with_numbers`."""
+        return state._replace(hyperparameters={name: state.hyperparameters[name] for name in self.hyperparameters})
 
     def _init(self, key: Array) -> TrainState:
         return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key)
@@ -232,7 +251,7 @@ class CompiledTrainer(BaseTrainer):
         if task is None:
             random_task = self.config.task == "random"
             task = self.environment.sample_task(key_task) if random_task else self.environment.default_task()
-        state = init_agent(self.recipe, self.learner, self.environment, key_agent, hyperparameters)
+        state = self._fresh_agent(key_agent, hyperparameters)
         memory = state.params.initial_memory(self.recipe.learning.streams)
         actor = begin(self.streams, task, memory, key_streams)
         return Life(state, actor, empty_replay(self.recipe.learning, self.environment, state.params, memory), key_life)
@@ -252,7 +271,7 @@ class CompiledTrainer(BaseTrainer):
 
     def check(self) -> None:
         """Trace one iteration."""
-        jax.eval_shape(self._iteration, self.rule_params, self.skeleton())
+        jax.eval_shape(self._iteration, self.rule_params, self.numbers, self.skeleton())
 
     def advance(self, state: TrainState, most: int = MAX_CHUNK) -> tuple[TrainState, dict[str, np.ndarray]]:
         # Before the clock starts: the length of chunks adapts to the time of running alone.
@@ -261,7 +280,7 @@ class CompiledTrainer(BaseTrainer):
         number = max(1, min(self._chunk_size, left, most, MAX_CHUNK))
         began = time.perf_counter()
         # JAX returns before the work is done; without waiting, the time of dispatch would be measured.
-        state, metrics = jax.block_until_ready(self._compiled(self.rule_params, state, jnp.int32(number)))
+        state, metrics = jax.block_until_ready(self._compiled(self.rule_params, self.numbers, state, jnp.int32(number)))
         self._adapt(number, time.perf_counter() - began)
         return state, {name: np.asarray(values)[:number] for name, values in metrics.items()}
 
@@ -271,7 +290,7 @@ class CompiledTrainer(BaseTrainer):
 
     def flops_per_iteration(self, state: TrainState) -> float:
         """Floating-point operations of one iteration of all seeds, as the compiler counts them (loops are counted once)."""
-        lowered = jax.jit(self._iteration).lower(self.rule_params, state)
+        lowered = jax.jit(self._iteration).lower(self.rule_params, self.numbers, state)
         cost = lowered.compile().cost_analysis()
         return float((cost[0] if isinstance(cost, list) else cost or {}).get("flops", float("nan")))
 
@@ -282,36 +301,41 @@ class CompiledTrainer(BaseTrainer):
 
     def _compile(self, state: TrainState) -> Any:
         # The number of iterations is an argument and not a shape, so one program serves chunks of every length.
-        chunk = jax.jit(self._chunk, donate_argnums=1)
-        return chunk.lower(self.rule_params, state, jnp.int32(1)).compile(compiler_options=self.compile_options)
+        chunk = jax.jit(self._chunk, donate_argnames="state")
+        return chunk.lower(self.rule_params, self.numbers, state, jnp.int32(1)).compile(compiler_options=self.compile_options)
 
-    def _chunk(self, rule_params: PyTree, state: TrainState, number: Array) -> tuple[TrainState, Metrics]:
+    def _chunk(
+        self, rule_params: PyTree, numbers: dict[str, Array], state: TrainState, number: Array
+    ) -> tuple[TrainState, Metrics]:
         # A loop with a traced number of turns cannot stack outputs as `scan` does, so there is room for the longest chunk and
         # `advance` cuts off what was not written.
-        example = jax.eval_shape(self._iteration, rule_params, state)[1]
+        example = jax.eval_shape(self._iteration, rule_params, numbers, state)[1]
         rows = jax.tree.map(lambda x: jnp.zeros((MAX_CHUNK, *x.shape), x.dtype), example)
 
         def body(index: Array, carry: tuple[TrainState, Metrics]) -> tuple[TrainState, Metrics]:
             state, rows = carry
-            state, metrics = self._iteration(rule_params, state)
+            state, metrics = self._iteration(rule_params, numbers, state)
             return state, jax.tree.map(lambda row, value: row.at[index].set(value), rows, metrics)
 
         return jax.lax.fori_loop(0, number, body, (state, rows))
 
-    def _iteration(self, rule_params: PyTree, state: TrainState) -> tuple[TrainState, Metrics]:
+    def _iteration(self, rule_params: PyTree, numbers: dict[str, Array], state: TrainState) -> tuple[TrainState, Metrics]:
         keys = jax.vmap(split_keys)(state.life)
         one = functools.partial(collect, self.streams, self.recipe.learning.unroll)
         life, fresh, acted = jax.vmap(one)(state.life, keys.act)
         # Stored before the update: `warm_iterations` counts on it, and a draw from the buffer may already return the fresh unroll.
         state = TrainState(jax.vmap(store)(life, fresh)._replace(key=keys.life), state.iteration)
-        state, learned = self.learn(rule_params, state, fresh, keys.learn)
+        state, learned = self.learn(rule_params, numbers, state, fresh, keys.learn)
         return state, acted | learned
 
-    def learn(self, rule_params: PyTree, state: TrainState, fresh: Experience, keys: Array) -> tuple[TrainState, Metrics]:
+    def learn(
+        self, rule_params: PyTree, numbers: dict[str, Array], state: TrainState, fresh: Experience, keys: Array
+    ) -> tuple[TrainState, Metrics]:
         """One update of every agent, once the replay buffers hold enough; the iteration is then over.
 
         Args:
             rule_params: parameters of the rule, shared or one per agent [K, ...].
+            numbers: hyper-parameters that all agents share, [] each.
             state: after the fresh experience was stored.
             fresh: experience [K, T, B].
             keys: [K].
@@ -321,7 +345,9 @@ class CompiledTrainer(BaseTrainer):
         # Only the learner's state is returned: a `cond` that returned whole lives could copy their replay buffers.
         def updated(life: Life) -> tuple[LearnerState, Metrics]:
             one = functools.partial(sample_and_update, self.learner, self.recipe.learning)
-            return jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, life, fresh, keys)
+            life = life._replace(learner_state=self._with_numbers(life.learner_state, numbers))
+            learned = jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, life, fresh, keys)
+            return self._without_numbers(learned[0]), learned[1]
 
         if not self.warm_iterations:
             learner_state, metrics = updated(life)
