@@ -46,6 +46,11 @@ RULES = {
     "ppo": Entry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
     "ppo_targets": Entry("rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"),
     "q_learning": Entry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
+    "dqn": Entry(
+        "rulax.rules.dqn:dqn",
+        "DQN: double, n-step, dueling and prioritised on request (Mnih et al. 2015)",
+        agent="rulax.agents.value_agent:make_value_agent",
+    ),
     "disco": Entry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
