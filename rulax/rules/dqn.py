@@ -28,7 +28,7 @@ LEARNING = Learning(
     learning_rate=1e-3,
     clip_gradient=10.0,
     slow_decay=0.0,
-    slow_period=100,
+    slow_period=20,
 )
 NETWORK = Network(hidden=(64,), activation="relu", action_hidden=(64,))
 
@@ -37,7 +37,7 @@ def dqn(
     discount: Fraction = 0.99,
     double: bool = False,
     steps: Annotated[int, Bounds(at_least=1)] = 1,
-    huber: Annotated[float, Bounds(above=0)] = 1.0,
+    huber: Annotated[float, Bounds(above=0)] = 100.0,
 ) -> UpdateRule:
     """DQN (Mnih et al. 2015), with double targets (van Hasselt et al. 2016) and returns of several steps as options.
 
@@ -49,7 +49,8 @@ def dqn(
         discount: of the value.
         double: whether the online values choose the action that the slow ones judge.
         steps: rewards in a return before a value takes over; at most those of a trajectory.
-        huber: error from which on the loss grows linearly, so that its gradient is no larger than this.
+        huber: error from which on the loss grows linearly, so that its gradient is no larger than this. The paper's 1 is for
+            rewards that are clipped to 1: where values reach 100, the rare ends of episodes are outvoted, and values diverge.
     """
 
     def heads(num_actions: int) -> dict[str, Head]:

@@ -39,7 +39,7 @@ def batch_of(rule, **options):
 
 @pytest.mark.parametrize("double", [False, True])
 def test_one_step_targets_and_gradients_are_those_of_rlax(double):
-    rule = dqn(discount=0.9, double=double)
+    rule = dqn(discount=0.9, double=double, huber=1.0)
     batch = batch_of(rule)
     experience, online, slow = batch.experience, batch.online["value"][..., 0], batch.slow["value"][..., 0]
     assert (online.argmax(-1) != slow.argmax(-1)).any()
