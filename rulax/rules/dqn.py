@@ -50,7 +50,7 @@ def dqn(
         double: whether the online values choose the action that the slow ones judge.
         steps: rewards in a return before a value takes over; at most those of a trajectory.
         huber: error from which on the loss grows linearly, so that its gradient is no larger than this. The paper's 1 is for
-            rewards that are clipped to 1: where values reach 100, the rare ends of episodes are outvoted, and values diverge.
+            rewards that are clipped to 1: with values up to 100, as in CartPole, those have diverged.
     """
 
     def heads(num_actions: int) -> dict[str, Head]:
