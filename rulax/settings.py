@@ -120,6 +120,11 @@ class Learning:
     """Fraction of each batch drawn from the replay buffer; the rest is fresh."""
     capacity: int = setting(1024, at_least=1)
     """Size of the replay buffer in trajectories, rounded up to a multiple of the streams."""
+    replay_priority: float = setting(0.0, at_least=0, before=0.0)
+    """How strongly replay prefers trajectories with large errors: it draws in proportion to this power of their priority; 0 draws
+    all alike."""
+    replay_correction: float = setting(0.4, at_least=0, at_most=1, before=0.4)
+    """How much of that preference importance weights undo in the loss: none at 0, all at 1."""
     burn_in: int = setting(0, at_least=0)
     """Steps at the start of each trajectory that only refresh a recurrent memory, and are not learned from."""
     warmup: int = setting(0, at_least=0)
@@ -159,6 +164,8 @@ class Learning:
     """Divide rewards by the running deviation of their discounted return (discount 0.99) before the rule sees them."""
     slow_decay: float = setting(0.9, at_least=0, at_most=1)
     """How much of the slow copy of the agent stays at each update."""
+    slow_period: int = setting(0, at_least=0, before=0)
+    """Updates between two moves of the slow copy: with slow_decay 0 it becomes the agent then. 0 and 1 move it at every update."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,6 +75,7 @@ class Experience(NamedTuple):
     valid: Array  # [T, B]         False where nothing may be learned (a dummy step, a cut-off)
     behaviour: Policy  # [T, B, A]      policy logits when it acted; nothing else of that network is stored
     memory: PyTree  # [B, ...]       recurrent state before observation[0]; () if there is none
+    weight: Array | None = None  # [T, B]  what the learner multiplies the loss of each step by (learning/update.py); None means 1
 
 
 class Batch(NamedTuple):

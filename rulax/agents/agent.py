@@ -12,8 +12,9 @@ import jax
 
 from rulax.agents.base import BaseAgent
 from rulax.agents.cores import Core, NoCore, make_core
-from rulax.agents.heads import Embedded, Heads
+from rulax.agents.heads import Heads
 from rulax.agents.torsos import Torso, make_torso
+from rulax.agents.value_heads import ValueHeads
 from rulax.settings import Network
 from rulax.types import Array, Experience, Head, Level, Policy, Predictions, PyTree, now
 
@@ -23,7 +24,7 @@ class CategoricalAgent(BaseAgent):
 
     torso: Torso
     core: Core
-    heads: Heads
+    heads: Heads | ValueHeads
 
     def initial_memory(self, num_streams: int) -> PyTree:
         return self.core.initial((num_streams,))
@@ -37,8 +38,8 @@ class CategoricalAgent(BaseAgent):
         embedded = self.torso(jax.tree.map(now, experience.observation))
         return self.core.remember(experience.memory, embedded, now(experience.first))
 
-    def embed(self, experience: Experience) -> Embedded:
-        """The predictions per state, and what those per action start from, for each of the T + 1 observations."""
+    def embed(self, experience: Experience) -> PyTree:
+        """What the heads begin with (`Embedded`, or values), for each of the T + 1 observations."""
         flat, mlp = self.torso.flat(experience.observation), self.torso.mlp
         # Where the torso's last layer and the heads' first ones are both linear, they are one matrix. Multiplying the two costs as
         # much as one row per output; every further row saves the torso's last layer, forwards and backwards (Disco103 on Catch:
@@ -48,10 +49,10 @@ class CategoricalAgent(BaseAgent):
             return self.heads.after(mlp.layers[-1]).begin(mlp.before_last(flat))
         return self.heads.begin(self.core.unroll(experience.memory, mlp(flat), experience.first))
 
-    def predict(self, embedded: Embedded) -> Predictions:
+    def predict(self, embedded: PyTree) -> Predictions:
         return self.heads.every(embedded)
 
-    def predict_taken(self, embedded: Embedded, action: Array) -> Predictions:
+    def predict_taken(self, embedded: PyTree, action: Array) -> Predictions:
         return self.heads.taken(embedded, action)
 
 
@@ -68,8 +69,14 @@ def make_agent(
     """A fresh agent for one rule and one environment; an `AgentMaker`, whose docstring explains the arguments."""
     del num_streams  # it keeps nothing for each stream beside its memory
     key_torso, key_core, key_heads = jax.random.split(key, 3)
+    torso, core, width = make_reader(key_torso, key_core, observation, network)
+    made = Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions, real_dimensions)
+    return CategoricalAgent(torso, core, made)
+
+
+def make_reader(key_torso: Array, key_core: Array, observation: PyTree, network: Network) -> tuple[Torso, Core, int]:
+    """What an agent reads observations by, and the width of the embeddings that its heads get."""
     torso = make_torso(key_torso, observation, network)
     level = Level[network.memory_level.upper()]
     core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size, level)
-    made = Heads(key_heads, width, num_actions, dict(heads), network, action_dimensions, real_dimensions)
-    return CategoricalAgent(torso, core, made)
+    return torso, core, width

@@ -154,6 +154,12 @@ def make_recipe(name: str, options: Mapping[str, Any], overrides: Mapping[str, A
         if overrides.get("warmup"):
             raise UserError(f"warmup ({recipe.learning.warmup}) fills the replay buffer, but replay is 0; give --replay too")
         recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, warmup=0))
+    if not recipe.learning.replay and recipe.learning.replay_priority:
+        if overrides.get("replay_priority"):
+            raise UserError(
+                f"replay_priority ({recipe.learning.replay_priority:g}) orders what is replayed, but replay is 0; give --replay too"
+            )
+        recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, replay_priority=0.0))
     # After overriding, because only now are the numbers those that have to fit together.
     check_settings(recipe.learning, recipe.network)
     return recipe

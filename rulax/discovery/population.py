@@ -13,7 +13,7 @@ from rulax.discovery.settings import Discovery
 from rulax.envs.base import Environment
 from rulax.envs.wrappers import Batched, select
 from rulax.envs.wrappers import streams as make_streams
-from rulax.learning.life import Life, empty_replay, fill_replay, gradient_steps, init_agent, make_learner
+from rulax.learning.life import Life, empty_replay, fill_replay, gradient_steps, init_agent, is_prioritised, make_learner
 from rulax.learning.optimisers import HORIZON
 from rulax.learning.rollout import begin
 from rulax.learning.update import Learner
@@ -51,6 +51,9 @@ class Family:
                 "estimator evolution compares what agents earn after their updates, and with collection before_window "
                 "everything is collected before them; use collection on_policy"
             )
+        if is_prioritised(self.recipe.learning):
+            # A window is lived again from its recorded batches, by functions that know nothing of a buffer.
+            raise ValueError("replay_priority is for training: in discovery replay draws all trajectories alike; set it to 0")
 
     @property
     def streams(self) -> Batched:

@@ -23,13 +23,22 @@ from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.base import Episode, HostEnvironment
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
-from rulax.learning.host_replay import HostReplay
-from rulax.learning.life import Keys, Life, after_burn_in, batch_size, checked_update, split_keys
+from rulax.learning.host_replay import HostDrawn, HostReplay
+from rulax.learning.life import (
+    Keys,
+    Learned,
+    Life,
+    after_burn_in,
+    batch_size,
+    checked_update,
+    is_prioritised,
+    split_keys,
+)
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, BaseTrainer, TrainerConfig, TrainState, not_measured
 from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
-from rulax.types import Array, Experience, Level, Metrics, PyTree
+from rulax.types import Array, Experience, Level, PyTree
 
 HostMetrics = dict[str, np.ndarray]
 
@@ -100,8 +109,12 @@ class HostTrainer(BaseTrainer):
         return self.resume(self._init(key))
 
     def check(self) -> None:
-        """Make an agent, as shapes only: the rest happens outside of JAX and cannot be traced."""
-        self.skeleton()
+        """Make an agent and an update, as shapes only: the rest happens outside of JAX and cannot be traced."""
+        life, learning = self.skeleton().life, self.recipe.learning
+        lead = (self.config.seeds, batch_size(learning))
+        form = self._stored if learning.replay else self._form
+        drawn = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*lead, *leaf.shape), leaf.dtype), form)
+        jax.eval_shape(self._update, self.rule_params, self.numbers, life.learner_state, drawn, life.key)
 
     def compile(self, state: TrainState) -> None:
         """Nothing yet: each part is compiled when it is first called."""
@@ -113,7 +126,8 @@ class HostTrainer(BaseTrainer):
         learning = self.recipe.learning
         if learning.replay:
             self.replay = None  # the old one goes first
-            self.replay = HostReplay(self._stored, self.config.seeds, learning.streams, learning.capacity)
+            sizes = self.config.seeds, learning.streams, learning.capacity
+            self.replay = HostReplay(self._stored, *sizes, is_prioritised(learning))
         words = np.asarray(jax.random.key_data(state.life.key)).reshape(-1)
         seed = np.random.SeedSequence([*words.tolist(), int(state.iteration)]).generate_state(1)[0]
         timestep = self.streams.start(int(seed))
@@ -268,21 +282,22 @@ class HostTrainer(BaseTrainer):
         if self.replay:
             fresh = host_replay.to_store(fresh, self.environment.observation, self.environment.frames)
             self.replay.add(fresh)
-        batch = batch_size(learning)
+        batch, drawn = batch_size(learning), HostDrawn(fresh, ())
         if self.replay or batch != learning.streams:
-            drawn = host_replay.mix(self.replay, fresh, batch, learning.replay, keys_mix)
-        else:
-            drawn = fresh
+            powers = learning.replay_priority, learning.replay_correction
+            drawn = host_replay.draw(self.replay, fresh, batch, learning.replay, keys_mix, powers)
         # By what was ever stored, as `warm_iterations` counts: a buffer smaller than the warm-up never holds that much.
         if self.replay and self.replay.stored < learning.warmup:
-            return state, self._nothing(state, drawn, keys_update)
-        state, metrics = self._update(self.rule_params, self.numbers, state, drawn, keys_update)
+            return state, self._nothing(state, drawn.experience, keys_update)
+        state, metrics, priority = self._update(self.rule_params, self.numbers, state, drawn.experience, keys_update)
+        if self.replay and isinstance(drawn.places, np.ndarray):
+            self.replay.renew(drawn.places, np.asarray(priority))
         return state, jax.tree.map(np.asarray, metrics)
 
     def _nothing(self, state: LearnerState, drawn: Experience, keys: Array) -> HostMetrics:
         """The metrics of an update that is not made yet."""
         if self._unmeasured is None:
-            example = jax.eval_shape(self._update, self.rule_params, self.numbers, state, drawn, keys)[1]
+            example = jax.eval_shape(self._update, self.rule_params, self.numbers, state, drawn, keys).metrics
             self._unmeasured = jax.tree.map(lambda like: np.asarray(not_measured(like)), example)
         return self._unmeasured
 
@@ -324,16 +339,16 @@ class HostTrainer(BaseTrainer):
 
     @functools.cached_property
     def _update(self) -> Any:
-        def one(rule_params: PyTree, state: LearnerState, drawn: Experience, key: Array) -> tuple[LearnerState, Metrics]:
+        def one(rule_params: PyTree, state: LearnerState, drawn: Experience, key: Array) -> Learned:
             experience = in_time(drawn)
             experience = experience._replace(observation=unfold_observation(experience.observation))
             experience = after_burn_in(state.params, experience, self.recipe.learning.burn_in)
             return checked_update(self.learner, rule_params, state, experience, key)
 
-        def every(rule_params: PyTree, numbers: dict[str, Array], state: LearnerState, *rest: Any) -> tuple[LearnerState, Metrics]:
+        def every(rule_params: PyTree, numbers: dict[str, Array], state: LearnerState, *rest: Any) -> Learned:
             state = self._with_numbers(state, numbers)
             learned = jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, state, *rest)
-            return self._without_numbers(learned[0]), learned[1]
+            return learned._replace(learner_state=self._without_numbers(learned.learner_state))
 
         return jax.jit(every)  # nothing is donated: the parameters go on acting
 

@@ -8,11 +8,16 @@ trajectories: to draw one is to copy one block. What is drawn is the same, numbe
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from rulax.learning import replay as ring
 from rulax.learning.frames import fold_observation, folded_form, stacked
+from rulax.learning.priorities import priority_of_new
+from rulax.learning.replay import Choice
 from rulax.parallel.machine import free_memory
 from rulax.text import bytes_text
 from rulax.types import Array, Experience, PyTree
@@ -23,9 +28,11 @@ SHARE_OF_FREE = 0.8  # of the memory that is free when a run starts, unless the 
 class HostReplay:
     """The buffers of K seeds. `form` is one trajectory as shapes, [T, ...]; capacity is a multiple of the streams."""
 
-    def __init__(self, form: Experience, seeds: int, streams: int, capacity: int):
+    def __init__(self, form: Experience, seeds: int, streams: int, capacity: int, prioritised: bool = False):
         self.capacity = -(-capacity // streams) * streams
         self.storage = jax.tree.map(lambda leaf: np.zeros((seeds, self.capacity, *leaf.shape), leaf.dtype), form)
+        # As `replay.Replay.priority`, [K, C].
+        self.priority: np.ndarray | tuple[()] = np.zeros((seeds, self.capacity), np.float32) if prioritised else ()
         self.stored = 0  # trajectories per seed so far, those that have been overwritten included
 
     @property
@@ -42,37 +49,67 @@ class HostReplay:
             ring[:, position : position + streams] = new
 
         jax.tree.map(write, self.storage, fresh)
+        if isinstance(self.priority, np.ndarray):
+            write(self.priority, np.asarray(priority_of_new(jnp.asarray(self.priority)))[:, None])
         self.stored += streams
+
+    def renew(self, places: np.ndarray, priority: np.ndarray) -> None:
+        """Set the priorities [K, N] of the trajectories at these places."""
+        if isinstance(self.priority, np.ndarray):
+            np.put_along_axis(self.priority, places, priority, 1)
+
+
+class HostDrawn(NamedTuple):
+    """Batches, and where each of their trajectories lies in the buffers: `replay.Drawn` on the host."""
+
+    experience: Experience  # [K, N, T, ...]
+    places: np.ndarray | tuple[()]  # [K, N]
 
 
 def mix(replay: HostReplay | None, fresh: Experience, batch: int, fraction: float, keys: Array) -> Experience:
     """Batches [K, N, T, ...] of which `fraction` is replayed and the rest is a random subset of the fresh streams."""
+    return draw(replay, fresh, batch, fraction, keys).experience
+
+
+def draw(
+    replay: HostReplay | None, fresh: Experience, batch: int, fraction: float, keys: Array, powers: tuple[float, float] = (0.0, 0.0)
+) -> HostDrawn:
+    """As `mix`, with the places of all trajectories and, where the buffers keep priorities, with weights."""
     streams, replayed = fresh.action.shape[1], round(batch * fraction) if replay else 0
+    priority = replay.priority if replay and replayed else ()
     # `filled` changes with every unroll; as an array and not a static argument it does not compile `choose` again.
-    chosen, drawn = map(np.asarray, choose(keys, np.int32(replay.filled if replay else 1), streams, batch - replayed, replayed))
+    filled = np.int32(replay.filled if replay else 1)
+    choice = jax.tree.map(np.asarray, choose(keys, filled, priority, streams, batch - replayed, replayed, powers))
 
     def take(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-        taken = np.empty((len(chosen), batch, *new.shape[2:]), new.dtype)
+        taken = np.empty((len(new), batch, *new.shape[2:]), new.dtype)
         for seed, into in enumerate(taken):  # `take` into its place copies each trajectory once
             # All indices are in range. `clip`, because NumPy buffers `out` in its default mode, which would be a second copy.
-            np.take(new[seed], chosen[seed], axis=0, out=into[: batch - replayed], mode="clip")
-            np.take(old[seed], drawn[seed], axis=0, out=into[batch - replayed :], mode="clip")
+            np.take(new[seed], choice.fresh[seed], axis=0, out=into[: batch - replayed], mode="clip")
+            np.take(old[seed], choice.replayed[seed], axis=0, out=into[batch - replayed :], mode="clip")
         return taken
 
-    return jax.tree.map(take, fresh, replay.storage if replay else fresh)
+    drawn = jax.tree.map(take, fresh, replay.storage if replay else fresh)
+    if replay is None or choice.weight is None:
+        return HostDrawn(drawn, ())
+    places = np.concatenate([(replay.stored - streams + choice.fresh) % replay.capacity, choice.replayed], 1)
+    weight = np.concatenate([np.ones_like(choice.weight, shape=choice.fresh.shape), choice.weight], 1)
+    return HostDrawn(drawn._replace(weight=np.broadcast_to(weight[..., None], drawn.reward.shape)), places)
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4))
-def choose(keys: Array, filled: Array, streams: int, fresh: int, replayed: int) -> tuple[Array, Array]:
-    """Which fresh streams [K, fresh] and which trajectories of the buffers [K, replayed] make up the batches."""
-
-    def one(key: Array) -> tuple[Array, Array]:
-        # As in `replay.mix`, key by key, so that a run draws the same batches with either buffer.
-        key_fresh, key_replay = jax.random.split(key)
-        subset = jax.random.permutation(key_fresh, streams)[:fresh]
-        return subset, jax.random.randint(key_replay, (replayed,), 0, filled)
-
-    return jax.vmap(one)(keys)
+@functools.partial(jax.jit, static_argnums=(3, 4, 5, 6))
+def choose(
+    keys: Array,
+    filled: Array,
+    priority: Array | tuple[()],
+    streams: int,
+    fresh: int,
+    replayed: int,
+    powers: tuple[float, float],
+) -> Choice:
+    """Which fresh streams and which trajectories of the buffers make up the batches of K seeds: `replay.choose` for each."""
+    one = lambda key, priority: ring.choose(key, filled, priority, streams, fresh, replayed, powers)  # noqa: E731
+    return jax.vmap(one)(keys, priority)
 
 
 # -- form and size -------------------------------------------------------------------------------------------------------------

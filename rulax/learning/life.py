@@ -17,8 +17,9 @@ from rulax.agents.normalising import normalising
 from rulax.envs.base import Environment, Episode, HostEnvironment, Streams
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
+from rulax.learning.priorities import trajectory_priority
 from rulax.learning.rollout import Actor, act
-from rulax.learning.update import NOTHING_OWN, Learner, LearnerState, init_learner_state, update
+from rulax.learning.update import NOTHING_OWN, Learner, LearnerState, follow_targets, init_learner_state, make_targets
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
 from rulax.types import Array, Experience, Metrics, Policy, PyTree
@@ -42,6 +43,11 @@ def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = 
         own: names of the hyper-parameters that each agent has of its own (learning/members.py): arrays in its `LearnerState`.
     """
     learning = recipe.learning
+    prioritised = is_prioritised(learning)
+    if prioritised and recipe.rule.priority is None:
+        raise ValueError(
+            "replay_priority needs a rule that says how far off each step was (dqn and q_learning do), and this one does not"
+        )
     return Learner(
         recipe.rule,
         make_optimiser(learning, gradient_steps(learning, total_updates), own),
@@ -49,9 +55,16 @@ def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = 
         learning.minibatches,
         learning.shuffle,
         learning.slow_decay,
+        learning.slow_period,
         learning.reward_scale,
+        prioritised,
         own=tuple(own),
     )
+
+
+def is_prioritised(learning: Learning) -> bool:
+    """Whether replay prefers some trajectories to others."""
+    return bool(learning.replay and learning.replay_priority)
 
 
 def gradient_steps(learning: Learning, updates: Any) -> Any:
@@ -130,7 +143,7 @@ def empty_replay(learning: Learning, environment: Environment, agent: Agent, mem
         behaviour=behaviour,
         memory=memory,
     )
-    return ring.start(example, learning.capacity)
+    return ring.start(example, learning.capacity, is_prioritised(learning))
 
 
 class Keys(NamedTuple):
@@ -181,11 +194,17 @@ def store(life: Life, experience: Experience) -> Life:
 
 def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
     """The batch [T, N] of the next update: fresh experience [T, B] and replayed one in the configured mix, after burn-in."""
-    batch = batch_size(learning)
+    return draw_places(learning, life, fresh, key).experience
+
+
+def draw_places(learning: Learning, life: Life, fresh: Experience, key: Array) -> ring.Drawn:
+    """As `draw`, and where its trajectories lie in the replay buffer, if that keeps priorities."""
+    batch, drawn = batch_size(learning), ring.Drawn(fresh, ())
     # Where every fresh stream is used and nothing is replayed, drawing would only reorder the streams.
     if life.replay or batch != learning.streams:
-        fresh = ring.mix(life.replay or None, fresh, batch, learning.replay, key)
-    return after_burn_in(life.learner_state.params, fresh, learning.burn_in)
+        powers = learning.replay_priority, learning.replay_correction
+        drawn = ring.draw(life.replay or None, fresh, batch, learning.replay, key, powers)
+    return drawn._replace(experience=after_burn_in(life.learner_state.params, drawn.experience, learning.burn_in))
 
 
 def after_burn_in(agent: Agent, experience: Experience, steps: int) -> Experience:
@@ -205,25 +224,45 @@ def after_burn_in(agent: Agent, experience: Experience, steps: int) -> Experienc
     return jax.tree.map(lambda x: x[steps:], experience._replace(memory=()))._replace(memory=memory)
 
 
+class Learned(NamedTuple):
+    """What an update leaves behind."""
+
+    learner_state: LearnerState
+    metrics: Metrics
+    priority: Array | tuple[()]  # () where nothing is prioritised
+
+
 def sample_and_update(
     learner: Learner, learning: Learning, rule_params: PyTree, life: Life, fresh: Experience, key: Array
-) -> tuple[LearnerState, Metrics]:
+) -> Learned:
     """Draw a batch from fresh experience [T, B] and the replay buffer, and make one update from it.
 
-    The buffer is only read: what was collected has been put into it by `store`. It is not returned, so that nothing copies it.
+    The buffer is only read: what was collected has been put into it by `store`. It is not returned, so that nothing copies it; only
+    the priorities [C] of what it holds are, renewed for the trajectories of the batch.
     """
     key_mix, key_update = jax.random.split(key)
-    return checked_update(learner, rule_params, life.learner_state, draw(learning, life, fresh, key_mix), key_update)
+    drawn = draw_places(learning, life, fresh, key_mix)
+    learned = checked_update(learner, rule_params, life.learner_state, drawn.experience, key_update)
+    priority = life.replay.priority if life.replay else ()
+    if not isinstance(priority, tuple) and not isinstance(drawn.places, tuple):
+        # A trajectory that was drawn twice gets the same number twice.
+        priority = priority.at[drawn.places].set(learned.priority)
+    return learned._replace(priority=priority)
 
 
-def checked_update(
-    learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array
-) -> tuple[LearnerState, Metrics]:
-    """One update from a batch [T, N]; the metric `bad_gradients` is 1 where its gradient was not finite."""
-    state, metrics = update(learner, rule_params, state, experience, key)
+def checked_update(learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Learned:
+    """One update from a batch [T, N], and the priorities [N] of its trajectories, if they are wanted.
+
+    The metric `bad_gradients` is 1 where its gradient was not finite.
+    """
+    made = make_targets(learner, rule_params, state, experience)
+    state, metrics = follow_targets(learner, rule_params, state, made, key)
     # A norm is finite only if all elements are, and a mean over minibatches only if all their norms are.
     bad = ~jnp.isfinite(metrics["gradient_norm"])
-    return state, metrics | {"bad_gradients": bad.astype(jnp.int32)}
+    priority: Array | tuple[()] = ()
+    if learner.prioritised and learner.rule.priority:
+        priority = trajectory_priority(learner.rule.priority(made.targets, made.batch), made.experience.valid)
+    return Learned(state, metrics | {"bad_gradients": bad.astype(jnp.int32)}, priority)
 
 
 def episode_metrics(experience: Experience, episode: Episode) -> Metrics:

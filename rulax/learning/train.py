@@ -23,6 +23,7 @@ from rulax.agents import Agent
 from rulax.envs.base import Environment, HostEnvironment, Streams
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.life import (
+    Learned,
     Life,
     collect,
     empty_replay,
@@ -36,7 +37,7 @@ from rulax.learning.life import (
 )
 from rulax.learning.members import check_hyperparameters, check_tasks, numbers_of
 from rulax.learning.rollout import begin
-from rulax.learning.update import NOTHING_OWN, LearnerState
+from rulax.learning.update import NOTHING_OWN
 from rulax.rules.base import Recipe
 from rulax.types import Array, Experience, Metrics, PyTree
 
@@ -342,21 +343,23 @@ class CompiledTrainer(BaseTrainer):
         """
         life, iteration = state
 
-        # Only the learner's state is returned: a `cond` that returned whole lives could copy their replay buffers.
-        def updated(life: Life) -> tuple[LearnerState, Metrics]:
+        # Not whole lives: a `cond` that returned those could copy their replay buffers.
+        def updated(life: Life) -> Learned:
             one = functools.partial(sample_and_update, self.learner, self.recipe.learning)
             life = life._replace(learner_state=self._with_numbers(life.learner_state, numbers))
             learned = jax.vmap(one, in_axes=(self.rule_axes(rule_params), 0, 0, 0))(rule_params, life, fresh, keys)
-            return self._without_numbers(learned[0]), learned[1]
+            return learned._replace(learner_state=self._without_numbers(learned.learner_state))
 
-        if not self.warm_iterations:
-            learner_state, metrics = updated(life)
-            return TrainState(life._replace(learner_state=learner_state), iteration + 1), metrics
-        example = jax.eval_shape(updated, life)[1]
-        nothing = jax.tree.map(not_measured, example)
-        ready = iteration >= self.warm_iterations  # one boolean for all seeds, so that the update is really skipped
-        learner_state, metrics = jax.lax.cond(ready, updated, lambda life: (life.learner_state, nothing), life)
-        return TrainState(life._replace(learner_state=learner_state), iteration + 1), metrics
+        if self.warm_iterations:
+            nothing = jax.tree.map(not_measured, jax.eval_shape(updated, life).metrics)
+            priority = life.replay.priority if life.replay else ()
+            ready = iteration >= self.warm_iterations  # one boolean for all seeds, so that the update is really skipped
+            learned = jax.lax.cond(ready, updated, lambda life: Learned(life.learner_state, nothing, priority), life)
+        else:
+            learned = updated(life)
+        if life.replay:
+            life = life._replace(replay=life.replay._replace(priority=learned.priority))
+        return TrainState(life._replace(learner_state=learned.learner_state), iteration + 1), learned.metrics
 
     def _adapt(self, number: int, seconds: float) -> None:
         wanted = number * CHUNK_SECONDS / max(seconds, 1e-6)

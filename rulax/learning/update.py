@@ -65,8 +65,10 @@ class Learner(NamedTuple):
     epochs: int = 1  # passes over each batch
     minibatches: int = 1  # gradient steps per pass, each on a share of the batch
     shuffle: str = "streams"  # what is shared out: whole streams, or single steps
-    slow_decay: float = 0.9  # of the slow copy, per update
+    slow_decay: float = 0.9  # of the slow copy, each time it moves
+    slow_period: int = 0  # updates between two moves; 0 and 1 mean one at every update
     reward_scale: float = 1.0
+    prioritised: bool = False  # whether the rule is asked for priorities (learning/priorities.py)
     own: tuple[str, ...] = ()  # names of the hyper-parameters that each agent has of its own
     gradient: GradientFunction | None = None  # instead of `gradient`; discovery/memory.py has one that stores less
 
@@ -146,6 +148,9 @@ def follow_targets(
     decay = own.get("slow_decay", learner.slow_decay)
     # From the parameters before this step: the slow copy of the next update holds nothing of what this one changes.
     mixed = jax.tree.map(lambda old, new: decay * old + (1 - decay) * new, state.slow, trained)
+    if learner.slow_period > 1:
+        due = state.updates % learner.slow_period == 0
+        mixed = jax.tree.map(lambda old, new: jnp.where(due, new, old), state.slow, mixed)
     # With one gradient step the loss is taken at the parameters that made the targets, so that forward pass is used again. In
     # `passes` it is stale from the second step on, and each subset of the streams is read anew.
     if learner.epochs * learner.minibatches == 1:
@@ -189,8 +194,13 @@ def gradient(
 def mean_loss(
     taken: Predictions, rule: UpdateRule, rule_params: PyTree, targets: PyTree, experience: Experience
 ) -> tuple[Array, Metrics]:
-    """The rule's loss, averaged over valid steps: a scalar, and metrics."""
+    """The rule's loss, averaged over valid steps: a scalar, and metrics.
+
+    The only place where weights of experience count: they multiply the loss of a step, whatever the rule.
+    """
     loss, metrics = rule.loss(rule_params, taken, targets, experience)
+    if experience.weight is not None:
+        loss = loss * experience.weight
     # `where` rather than a product with the mask: an invalid step may hold a NaN.
     total = jnp.sum(jnp.where(experience.valid, loss, 0))
     # The small number makes the mean 0, not NaN, where no step is valid.

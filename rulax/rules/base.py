@@ -18,7 +18,7 @@ from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, Py
 class UpdateRule(NamedTuple):
     """How an agent learns: what it must predict, what those predictions should become, and how far off they are.
 
-    Axes as in `types.py`. All five functions are pure.
+    Axes as in `types.py`. All functions are pure.
 
     * `heads(num_actions)` names what the agent must output; there is always a "policy".
     * `init(key)` draws `rule_params`, what discovery learns; {} for a hand-designed rule.
@@ -29,6 +29,8 @@ class UpdateRule(NamedTuple):
       predictions, [T, B, size] each: state heads as they are, action heads at the action taken. The agent's gradient is taken
       with respect to `taken` alone; the learner averages the loss over valid steps. A loss may itself be learned: an outer
       gradient reaches `rule_params` through `targets` and through `loss`.
+    * `priority(targets, batch)`, which a rule may leave out, returns how far off each step was, [T, B], at least 0 (an absolute
+      temporal-difference error). Prioritised replay (learning/priorities.py) needs it, and nothing else reads it.
     """
 
     heads: Callable[[int], dict[str, Head]]
@@ -36,6 +38,7 @@ class UpdateRule(NamedTuple):
     start: Callable[[Array], PyTree]
     targets: Callable[[PyTree, PyTree, Batch], tuple[PyTree, PyTree, Metrics]]
     loss: Callable[[PyTree, Predictions, PyTree, Experience], tuple[Array, Metrics]]
+    priority: Callable[[PyTree, Batch], Array] | None = None
 
 
 class Recipe(NamedTuple):

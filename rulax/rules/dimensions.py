@@ -19,19 +19,14 @@ def each_dimension(rule: UpdateRule) -> UpdateRule:
 
     To each dimension the others are part of the environment: its values average over what they do, and its importance ratios are
     its own. Predictions per state exist once but get one target per dimension: their loss is the mean over dimensions, that of all
-    other predictions the sum. Metrics are means over dimensions.
+    other predictions the sum. Metrics and priorities are means over dimensions.
     """
 
     def targets(rule_params: PyTree, rule_state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
         if not isinstance(batch.experience.behaviour, Factored):
             return rule.targets(rule_params, rule_state, batch)
-        dimensions, choices = batch.experience.behaviour.logits.shape[-2:]
-        found = Batch(
-            lives(batch.experience, dimensions),
-            apart(rule, batch.online, dimensions, choices),
-            apart(rule, batch.slow, dimensions, choices),
-        )
-        made, rule_state, metrics = rule.targets(rule_params, rule_state, found)
+        dimensions = batch.experience.behaviour.logits.shape[-2]
+        made, rule_state, metrics = rule.targets(rule_params, rule_state, as_streams(rule, batch))
         # `jax.tree.map` would sort the names, but losses are added up in the order of the targets, and rounding depends on it.
         return {name: x.reshape(len(x), -1, dimensions, *x.shape[2:]) for name, x in made.items()}, rule_state, metrics
 
@@ -44,7 +39,22 @@ def each_dimension(rule: UpdateRule) -> UpdateRule:
         losses, metrics = rule.loss(rule_params, split, merged, lives(experience, dimensions))
         return jnp.sum(losses.reshape(*experience.reward.shape, dimensions), -1), metrics
 
-    return rule._replace(targets=targets, loss=loss)
+    def priority(targets: PyTree, batch: Batch) -> Array:
+        assert rule.priority is not None
+        if not isinstance(batch.experience.behaviour, Factored):
+            return rule.priority(targets, batch)
+        merged = {name: merge(x) for name, x in targets.items()}
+        errors = rule.priority(merged, as_streams(rule, batch))
+        return jnp.mean(errors.reshape(*batch.experience.reward.shape, -1), -1)
+
+    return rule._replace(targets=targets, loss=loss, priority=priority if rule.priority else None)
+
+
+def as_streams(rule: UpdateRule, batch: Batch) -> Batch:
+    """The batch [T, B D] in which every dimension of a factored policy is a stream of its own."""
+    dimensions, choices = logits_of(batch.experience.behaviour).shape[-2:]
+    read = (apart(rule, predictions, dimensions, choices) for predictions in (batch.online, batch.slow))
+    return Batch(lives(batch.experience, dimensions), *read)
 
 
 def merge(values: Array) -> Array:

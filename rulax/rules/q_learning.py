@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.dimensions import each_dimension
 from rulax.settings import Fraction, Learning, Network
-from rulax.types import Head, now
+from rulax.types import Array, Head, now
 from rulax.values.normalisation import masked_mean
-from rulax.values.policies import at_action, entropy, kl
+from rulax.values.policies import at_action, entropy, epsilon_greedy, exploring, kl
 from rulax.values.returns import over_streams, q_lambda
 from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
 
@@ -71,7 +71,7 @@ def q_learning(
         greedy = experience.action == now(best) if cut_traces else None
         arrays = (experience.reward, discount * experience.discount, values, valid, greedy)
         returns = over_streams(q_lambda, *arrays, trace=trace)
-        targets = {"policy": jnp.log(_follow(now(online), epsilon, temperature)), "value": returns}
+        targets = {"policy": _follow(now(online), epsilon, temperature), "value": returns}
         metrics = {
             "return": returns,
             "td_error": jnp.abs(returns - at_action(now(online), experience.action)),
@@ -87,15 +87,13 @@ def q_learning(
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
         return value_cost * q_loss + policy_cost * policy_loss, metrics
 
-    return each_dimension(UpdateRule(heads, no_params, no_state, targets, loss))
+    def priority(targets, batch):
+        predicted = at_action(expected_value(now(batch.online["value"]), bins), batch.experience.action)
+        return jnp.abs(targets["value"] - predicted)
+
+    return each_dimension(UpdateRule(heads, no_params, no_state, targets, loss, priority))
 
 
-def _follow(values, epsilon, temperature):
-    """The exploring greedy policy [..., A] of values [..., A]."""
-    num_actions = values.shape[-1]
-    if temperature is None:
-        best = jax.nn.one_hot(jnp.argmax(values, -1), num_actions, dtype=values.dtype)
-    else:
-        best = jax.nn.softmax(values / temperature)
-    # Never quite zero, so that the logarithm of a policy without exploration is finite.
-    return jnp.maximum((1 - epsilon) * best + epsilon / num_actions, 1e-8)
+def _follow(values: Array, epsilon: float, temperature: float | None) -> Array:
+    """Logits [..., A] of the exploring policy that follows values [..., A]."""
+    return epsilon_greedy(values, epsilon) if temperature is None else exploring(jax.nn.softmax(values / temperature), epsilon)

@@ -50,6 +50,11 @@ RULES = {
         "rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"
     ),
     "q_learning": RuleEntry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
+    "dqn": RuleEntry(
+        "rulax.rules.dqn:dqn",
+        "DQN: double, n-step, dueling and prioritised on request (Mnih et al. 2015)",
+        agent="rulax.agents.value_agent:make_value_agent",
+    ),
     "disco": RuleEntry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
@@ -148,15 +153,15 @@ def make_rule(name: str, **options: Any) -> Recipe:
     module, make = _find(entry.where)
     if ablations:
         options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet that would have to change
-    make_agent, of_agent = _agent_maker(name, entry.agent, options)
+    make_agent, of_agent = agent_maker(name, options)
     return Recipe(make(**_arguments(name, make, options, of_agent)), module.LEARNING, module.NETWORK, make_agent)
 
 
-def _agent_maker(name: str, where: str, options: dict[str, Any]) -> tuple[AgentMaker | None, list[str]]:
-    """What makes a rule's own agents, with those options that it takes; and the names of all that it takes."""
-    if not where:
+def agent_maker(name: str, options: Mapping[str, Any]) -> tuple[AgentMaker | None, list[str]]:
+    """What makes the own agents of a rule of the table, with those options that it takes; and the names of all that it takes."""
+    if not RULES[name].agent:
         return None, []
-    make = _find(where)[1]
+    make = _find(RULES[name].agent)[1]
     # The other arguments are those of every `AgentMaker`: the learner gives them.
     known = [each.name for each in inspect.signature(make).parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY]
     given = {option: value for option, value in options.items() if option in known}

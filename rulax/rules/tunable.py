@@ -59,7 +59,7 @@ def tunable(
     def loss(rule_params: PyTree, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         return rule_with(rule_params).loss({}, taken, targets, experience)
 
-    return UpdateRule(plain.heads, init, plain.start, targets, loss)
+    return UpdateRule(plain.heads, init, plain.start, targets, loss, plain.priority)
 
 
 def parameters_of(constants: Mapping[str, float | np.ndarray], limits: Mapping[str, float] = UP_TO_1) -> dict[str, Array]:

@@ -23,6 +23,18 @@ def log_probability(policy: Policy, action: Array) -> Array:
     return joint(policy, at_action(jax.nn.log_softmax(logits_of(policy)), action))
 
 
+def exploring(probabilities: Array, epsilon: Array | float) -> Array:
+    """Logits [..., A] of the policy that follows `probabilities` [..., A] but for a share epsilon of uniformly random actions."""
+    mixed = (1 - epsilon) * probabilities + epsilon / probabilities.shape[-1]
+    # Never quite zero, so that the logarithm of a policy without exploration is finite.
+    return jnp.log(jnp.maximum(mixed, 1e-8))
+
+
+def epsilon_greedy(values: Array, epsilon: Array | float) -> Array:
+    """Logits [..., A] of the policy that takes the action of the largest value [..., A], but for a share epsilon of random ones."""
+    return exploring(jax.nn.one_hot(jnp.argmax(values, -1), values.shape[-1], dtype=values.dtype), epsilon)
+
+
 def entropy(policy: Policy) -> Array:
     """Entropy [...] of the distribution over actions that a policy of logits [..., A] says."""
     if is_real(policy):

@@ -85,6 +85,21 @@ def lambda_returns(
     return now(values) + generalised_advantages(rewards, discounts, values, valid, trace=trace)
 
 
+def n_step_returns(rewards: Array, discounts: Array, values: Array, valid: Array | None = None, *, steps: int) -> Array:
+    """Returns [T] over the next n = `steps` rewards and the value after them (Sutton and Barto 2018, eq. 7.1).
+
+    G_t^n = r_t + discount_t G_{t+1}^{n-1},  G_t^0 = V_t
+
+    Where fewer than n steps are left, all of them count and the last value is bootstrapped from. An invalid step gets its own
+    value, G_t = V_t, so that no return reaches across it.
+    """
+    valid, returns = _all_valid(valid, rewards), values
+    for _ in range(min(steps, len(rewards))):
+        longer = jnp.where(valid, rewards + discounts * later(returns), now(values))
+        returns = jnp.concatenate([longer, values[-1:]])
+    return now(returns)
+
+
 def vtrace(
     rewards: Array,
     discounts: Array,

@@ -13,7 +13,6 @@ import pytest
 from rulax.envs.base import Environment
 from rulax.envs.registry import list_environments, make
 from rulax.learning.train import TrainerConfig, make_trainer
-from rulax.rules.base import Recipe
 from rulax.rules.registry import make_rule
 from rulax.values.two_hot import SMALL_BINS, expected_value
 
@@ -21,7 +20,14 @@ pytestmark = pytest.mark.learning
 
 PROBES = [make(entry.name) for entry in list_environments() if entry.name.startswith("probe/")]
 # Environment steps that each rule needs to have learned all five, with room to spare.
-BUDGETS = {"policy_gradient": 400_000, "actor_critic": 400_000, "ppo": 300_000, "ppo_targets": 100_000, "q_learning": 40_000}
+BUDGETS = {
+    "policy_gradient": 400_000,
+    "actor_critic": 400_000,
+    "ppo": 300_000,
+    "ppo_targets": 100_000,
+    "q_learning": 40_000,
+    "dqn": 30_000,
+}
 DISCOUNT = 0.5  # far from 1, so that a discount which is forgotten or applied twice is seen
 
 
@@ -51,7 +57,7 @@ class AnyProbe(Environment):
 
 def learn(name):
     recipe = make_rule(name, discount=DISCOUNT)
-    recipe = Recipe(recipe.rule, recipe.learning, dataclasses.replace(recipe.network, hidden=(32, 32), action_model=32))
+    recipe = recipe._replace(network=dataclasses.replace(recipe.network, hidden=(32, 32), action_model=32))
     config = TrainerConfig(seeds=len(PROBES), total_steps=BUDGETS[name])
     trainer = make_trainer(AnyProbe(), recipe, config)
     state = trainer.init(jax.random.key(0))
@@ -66,7 +72,8 @@ def says(agent, observation):
     """Value and policy of an agent at one observation."""
     predictions = agent.predict(agent.heads.begin(agent.torso(jnp.asarray(observation)[None])))
     policy = jax.nn.softmax(predictions["policy"][0])
-    value = expected_value(predictions["value"][0], SMALL_BINS)
+    value = predictions["value"][0]
+    value = value[..., 0] if value.shape[-1] == 1 else expected_value(value, SMALL_BINS)
     return float(value if value.ndim == 0 else value @ policy), np.asarray(policy)
 
 

@@ -42,7 +42,7 @@ def one_update():
         keys = split_keys(life)
         actor, experience, _ = act(family.streams, life.learner_state.params, life.actor, LEARNING.unroll, keys.act)
         life = store(life._replace(actor=actor), experience)
-        state, _ = sample_and_update(family.learner, family.recipe.learning, params, life, experience, keys.learn)
+        state, *_ = sample_and_update(family.learner, family.recipe.learning, params, life, experience, keys.learn)
         return life._replace(learner_state=state, key=keys.life), jnp.sum(experience.reward)
 
     return iterate

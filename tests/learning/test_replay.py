@@ -41,7 +41,7 @@ def test_the_oldest_is_overwritten_and_capacity_is_rounded_up():
 def test_samples_are_uniform_over_what_is_there_and_keep_trajectories_whole():
     buffer = ring.add(ring.start(trajectories([0, 0, 0]), 9), trajectories([1, 2, 3]))
     buffer = ring.add(buffer, trajectories([4, 5, 6]))
-    drawn = ring.sample(buffer, 6000, jax.random.key(0))
+    drawn = ring.mix(buffer, trajectories([4, 5, 6]), 6000, 1.0, jax.random.key(0))
     labels, counts = np.unique(np.asarray(drawn.reward[0]), return_counts=True)
     np.testing.assert_array_equal(labels, [1, 2, 3, 4, 5, 6])
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000)

@@ -9,12 +9,18 @@ from rulax.rules.registry import RULES, make_rule
 from rulax.settings import Learning, Network
 from tests.rules.data import B, T, gradients, init_params, make_targets, random_batch, taken_predictions, with_cut
 
-HAND_DESIGNED = ["policy_gradient", "actor_critic", "ppo", "ppo_targets", "q_learning"]
+HAND_DESIGNED = ["policy_gradient", "actor_critic", "ppo", "ppo_targets", "q_learning", "dqn"]
+FOLLOWS = {"dqn"}  # whose policy is not learned, but read off the values
 
 
 @pytest.fixture(params=HAND_DESIGNED)
-def rule(request):
-    return make_rule(request.param).rule
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def rule(name):
+    return make_rule(name).rule
 
 
 def test_the_table_holds_them():
@@ -26,25 +32,27 @@ def test_the_table_holds_them():
         assert recipe.rule.heads(5)["policy"] == (5, False)
 
 
-def test_shapes_and_metrics(rule):
+def test_shapes_and_metrics(name, rule):
     batch = random_batch(rule)
     targets, state, metrics = make_targets(rule, batch)
     assert {leaf.shape[:2] for leaf in jax.tree.leaves(targets)} == {(T, B)}
     assert jax.tree.structure(state) == jax.tree.structure(rule.start(jax.random.key(0)))
     loss, loss_metrics = rule.loss(init_params(rule), taken_predictions(rule, batch), targets, batch.experience)
     assert loss.shape == (T, B)
-    assert {"policy_loss", "value_loss", "entropy"} <= set(loss_metrics)
+    assert {"value_loss", "entropy"} <= set(loss_metrics)
+    assert ("policy_loss" in loss_metrics) == (name not in FOLLOWS)
     assert not set(metrics) & set(loss_metrics)
     for metric in [*metrics.values(), *loss_metrics.values()]:
         assert metric.shape == ()
         assert jnp.isfinite(metric)
 
 
-def test_every_head_learns(rule):
+def test_every_head_learns(name, rule):
     batch = random_batch(rule)
     targets, _, _ = make_targets(rule, batch)
-    for name, gradient in gradients(rule, batch, targets).items():
-        assert jnp.abs(gradient).max() > 1e-6, name
+    for head, gradient in gradients(rule, batch, targets).items():
+        learns = not (name in FOLLOWS and head == "policy")
+        assert (jnp.abs(gradient).max() > 1e-6) == learns, head
 
 
 def test_an_invalid_step_contributes_nothing(rule):
