@@ -21,7 +21,7 @@ from rulax.errors import UserError, suggestion
 from rulax.files import safetensors_metadata
 from rulax.records import checkpoint
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
-from rulax.rules.registry import RULES
+from rulax.rules.registry import RULES, STORED, make_rule
 from rulax.rules.rule_files import KIND as RULE_KIND
 from rulax.settings import Learning, Network
 from rulax.text import convert
@@ -43,6 +43,7 @@ class Description:
     env: str
     env_options: dict[str, Any]
     rule: str
+    rule_options: dict[str, Any]
     task: str  # "default", or "random": then the file holds the agent's own
     custom: list[str]  # "env" and "agent", where these are objects of the user's own
     heads: dict[str, list]  # of each prediction its size, and whether it is one per action
@@ -127,6 +128,7 @@ def parse(text: str, path: Path) -> Description:
     if version != FORMAT:
         raise UserError(f"{path} has format {version}, which this version of rulax cannot read; it reads format {FORMAT}")
     found.setdefault("normalises", [])  # of files from before agents could
+    found.setdefault("rule_options", {})  # of files from before it was kept
     hints = typing.get_type_hints(Description)
     for name in [*(set(found) - set(hints)), *(set(hints) - set(found))]:
         what = f"an unknown key '{name}'{suggestion(name, hints)}" if name in found else f"no '{name}'"
@@ -230,16 +232,15 @@ def build(description: Description, environment: Any, path: str | Path, make_age
 
 def named_maker(description: Description, path: str | Path) -> AgentMaker | None:
     """What makes the agents of a rule of ours that brings its own; None for the ordinary agent."""
-    import importlib
-
     if "agent" in description.custom:
         raise UserError(
             f"the agent in {path} was made by code of your own: hand its Recipe over again, as in "
             "rulax.load_agent(path, rule=recipe)"
         )
-    where = RULES[description.rule].agent if description.rule in RULES else ""
-    module, _, function = where.partition(":")
-    return getattr(importlib.import_module(module), function) if where else None
+    # A rule in a file has ordinary agents, and the file may not be here.
+    if description.rule not in RULES or description.rule in STORED:
+        return None
+    return make_rule(description.rule, **description.rule_options).make_agent
 
 
 def read_network(values: Mapping[str, Any], path: str | Path) -> Network:

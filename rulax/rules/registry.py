@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """The function that makes a rule, as `module:function`, and a summary. The module also holds `LEARNING` and `NETWORK`."""
+    """The function that makes a rule, as `module:function`, and a summary.
+
+    The module also holds `LEARNING` and `NETWORK`, unless the function returns a `Recipe` that has these already.
+    """
 
     where: str
     summary: str
@@ -46,6 +49,7 @@ RULES = {
     "ppo": Entry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
     "ppo_targets": Entry("rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"),
     "q_learning": Entry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
+    "diayn": Entry("rulax.rules.diayn:diayn", "Skills without a reward: paid for being recognisable (Eysenbach et al. 2018)"),
     "disco": Entry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
@@ -145,7 +149,9 @@ def make_rule(name: str, **options: Any) -> Recipe:
     if ablations:
         options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet that would have to change
     make_agent, of_agent = _agent_maker(name, entry.agent, options)
-    return Recipe(make(**_arguments(name, make, options, of_agent)), module.LEARNING, module.NETWORK, make_agent)
+    made = make(**_arguments(name, make, options, of_agent))
+    # A rule around another has its settings from the one inside, so its function returns the whole recipe.
+    return made if isinstance(made, Recipe) else Recipe(made, module.LEARNING, module.NETWORK, make_agent)
 
 
 def _agent_maker(name: str, where: str, options: dict[str, Any]) -> tuple[AgentMaker | None, list[str]]:

@@ -17,6 +17,7 @@ from rulax.envs.adapters.gymnasium import GymnasiumEnvironment
 from rulax.envs.adapters.stacking import Stacked
 from rulax.envs.base import Environment, HostEnvironment, WrappedHost
 from rulax.envs.own import environment_name, environment_of
+from rulax.envs.registry import lasting_options
 from rulax.envs.unseen import unseen_options
 from rulax.errors import UserError
 from rulax.evaluation.episodes import Evaluator, make_evaluator
@@ -238,7 +239,8 @@ def load_agent(
         )
     if env is None or isinstance(env, str):
         name = env or description.env
-        options = {**(description.env_options if name == description.env else {}), **(env_options or {})}
+        kept = description.env_options if name == description.env else lasting_options(description.env_options)
+        options = {**kept, **(env_options or {})}
         environment = build.make_environment(name, options)
         about = dataclasses.replace(description, env=name, env_options=options, custom=without(description.custom, "env"))
     else:

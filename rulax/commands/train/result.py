@@ -234,6 +234,7 @@ def describe_agent(prepared: Prepared, seed: int, step: int, training_return: fl
         env=config.env,
         env_options=config.env_options,
         rule=config.rule,
+        rule_options=config.rule_options,
         task=config.task,
         custom=[*(["env"] if "env" in own else []), *(["agent"] if "rule" in own and recipe.make_agent is not None else [])],
         heads={name: [head.size, head.per_action] for name, head in recipe.rule.heads(environment.num_actions).items()},
