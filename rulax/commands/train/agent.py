@@ -22,6 +22,7 @@ from rulax.envs.unseen import unseen_options
 from rulax.errors import UserError
 from rulax.evaluation.episodes import Evaluator, make_evaluator
 from rulax.evaluation.scores import Evaluation, Score, Way
+from rulax.evaluation.skills import Skills, judge_skills
 from rulax.own import hold, shown
 from rulax.records import agent_file
 from rulax.records.agent_file import Description
@@ -75,6 +76,15 @@ class AgentHandle:
             greedy: True, False, or None for both.
         """
         return evaluate_agents([self], episodes, seed, greedy)
+
+    def skills(self, seed: int = 0, episodes: int = 0) -> Skills | None:
+        """What its skills are worth, for an agent that has some (rule `diayn`), else None: `agent.skills().plot("skills.png")`.
+
+        Args:
+            seed: of all random numbers; never those of training.
+            episodes: how many to play; 0 for the usual number.
+        """
+        return judge_skills(self.params, self.environment, evaluation_key(seed), episodes, self.task)
 
     def play(self, episodes: int = 1, seed: int = 0, greedy: bool = True) -> Iterator[Moment]:
         """Play episodes step by step: pictures with the return so far, for those who draw them themselves."""
@@ -185,7 +195,8 @@ def evaluate_agents(agents: list[AgentHandle], episodes: int, seed: int, greedy:
     scores = examiner.scores(agents, evaluation_key(seed), ways_of(greedy))
     about = agents[0]._describe() if agents[0]._describe else None
     title = f"{shown(about.env)} · {shown(about.rule)}" if about else type(agents[0].environment).__name__
-    return Evaluation(title, scores, OTHER_LEVELS if examiner.unseen else "")
+    judged = [agent.skills(seed) for agent in agents]
+    return Evaluation(title, scores, OTHER_LEVELS if examiner.unseen else "", [skills for skills in judged if skills])
 
 
 # -- watching ------------------------------------------------------------------------------------------------------------------
