@@ -58,7 +58,7 @@ class Arrived(NamedTuple):
 
 
 class SkilledAgent(WrappedAgent):
-    """Any agent in an environment that shows a skill, which learns to make its skills recognisable instead of what it is paid for."""
+    """Any agent in an environment that shows a skill: it learns to make skills recognisable, not what the environment pays for."""
 
     learned: Carried  # (Discriminator, state of its Adam)
     rate: float = eqx.field(static=True)  # step size of that Adam

@@ -60,8 +60,7 @@ class Box(Point):
     """
 
     def step(self, task: PointTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
-        state, transition = super().step(task, state, action, key)
-        state = jnp.clip(state, -self.span, self.span)
+        state = jnp.clip(super().step(task, state, action, key)[0], -self.span, self.span)
         reward = -jnp.sqrt(jnp.sum(jnp.square(state - task.goal)))
         return state, Transition(state, reward, jnp.bool_(False), jnp.bool_(False))
 

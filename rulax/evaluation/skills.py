@@ -23,7 +23,7 @@ from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.base import Environment, HostEnvironment
 from rulax.envs.wrappers import streams as make_streams
 from rulax.files import jsonable
-from rulax.learning.rollout import Actor, act, begin, decide, pack
+from rulax.learning.rollout import Actor, Step, act, begin, decide, pack
 from rulax.types import Array, Experience, PyTree
 
 EPISODES, HOST_EPISODES = 256, 32  # one for each stream; skills are drawn, so each gets a share of them
@@ -143,9 +143,7 @@ def _in_plane(states: np.ndarray, inside: np.ndarray, skill: np.ndarray) -> tupl
     return places, skill, axes
 
 
-def _played(
-    agent: Agent, environment: Environment, episodes: int, key: Array, task: PyTree
-) -> tuple[Experience, np.ndarray]:
+def _played(agent: Agent, environment: Environment, episodes: int, key: Array, task: PyTree) -> tuple[Experience, np.ndarray]:
     """The beginning of every stream, until its first episode is over: experience [T, N], and where an episode ended."""
     streams = make_streams(environment, episodes)
     go_on = jax.jit(functools.partial(act, streams, unroll=PIECE))
@@ -172,9 +170,9 @@ def _joined(pieces: Sequence[Experience]) -> Experience:
     def overlapping(*parts: Array) -> Array:
         return jnp.concatenate([*(part[:-1] for part in parts[:-1]), parts[-1]])
 
-    seen = jax.tree.map(overlapping, *((piece.observation, piece.first) for piece in pieces))
-    rest = jax.tree.map(together, *(piece._replace(observation=(), first=()) for piece in pieces))
-    return rest._replace(observation=seen[0], first=seen[1])
+    seen = jax.tree.map(overlapping, *(piece.observation for piece in pieces))
+    rest = jax.tree.map(together, *(piece._replace(observation=()) for piece in pieces))
+    return rest._replace(observation=seen, first=overlapping(*(piece.first for piece in pieces)))
 
 
 def _played_on_host(agent: Agent, environment: HostEnvironment, episodes: int, key: Array) -> tuple[Experience, np.ndarray]:
@@ -186,7 +184,7 @@ def _played_on_host(agent: Agent, environment: HostEnvironment, episodes: int, k
         policy, memory = agent.act(actor.observation, actor.first, actor.memory)
         return agent.sample(key, policy), policy, memory
 
-    streams, steps = RestartingStreams(environment, episodes), []
+    streams, steps = RestartingStreams(environment, episodes), list[Step]()
     try:
         timestep, memory = streams.start(int(seed)), agent.initial_memory(episodes)
         over = np.zeros(episodes, bool)

@@ -7,15 +7,19 @@ The rule itself adds nothing but a metric. What makes skills is around it: an en
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from rulax.agents.diayn import make_skilled_agent
 from rulax.rules import actor_critic, ppo
-from rulax.rules.base import Recipe
+from rulax.rules.base import Recipe, UpdateRule
 from rulax.settings import Bounds, Fraction
 from rulax.values.normalisation import masked_mean
 
-INNER = {"ppo": (ppo.ppo, ppo), "actor_critic": (actor_critic.actor_critic, actor_critic)}
+INNER: dict[str, tuple[Callable[..., UpdateRule], Any]] = {
+    "ppo": (ppo.ppo, ppo),
+    "actor_critic": (actor_critic.actor_critic, actor_critic),
+}
 MOST_SKILLS = 256  # each is seen in every 256th episode then; with more, a discriminator of this size tells hardly any apart
 
 
@@ -30,7 +34,7 @@ def diayn(
 ) -> Recipe:
     """Diversity is all you need (Eysenbach et al. 2018): maximise I(S; Z) + H(A | S, Z).
 
-    z ~ uniform, once per episode;  r_t = log q(z | s_{t+1}) - log(1 / skills);  the inner rule learns from r_t with its entropy bonus
+    z ~ uniform, once per episode;  r_t = log q(z | s_{t+1}) - log(1 / skills), from which the inner rule learns
     q follows the gradient of mean log q(z | s_{t+1}), `discriminator_steps` steps of Adam after each unroll
 
     Args:
@@ -52,11 +56,7 @@ def diayn(
         experience = batch.experience
         return made, rule_state, metrics | {"skill_reward": masked_mean(experience.reward, experience.valid)}
 
-    sizes = {"rate": discriminator_rate, "steps": discriminator_steps, "hidden": discriminator_hidden}
-    return Recipe(
-        rule._replace(targets=targets),
-        module.LEARNING,
-        module.NETWORK,
-        functools.partial(make_skilled_agent, **sizes),
-        {"with_skill": skills},
+    make_agent = functools.partial(
+        make_skilled_agent, rate=discriminator_rate, steps=discriminator_steps, hidden=discriminator_hidden
     )
+    return Recipe(rule._replace(targets=targets), module.LEARNING, module.NETWORK, make_agent, {"with_skill": skills})

@@ -9,18 +9,21 @@ import math
 import jax
 import numpy as np
 
-from rulax.envs.registry import make
+from rulax.envs.lasting import with_skill
+from rulax.envs.point import box
+from rulax.envs.wrappers import TimeLimit
 from rulax.evaluation.skills import Skills, judge_skills
 from rulax.learning.train import CompiledTrainer, TrainerConfig
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, SeedRun, Suite, Tested
-from rulax.methods.diayn import SkillWorld, improve, information, init_skills, occupancy_of
+from rulax.methods.diayn import SkillState, SkillWorld, improve, information, init_skills, occupancy_of
 from rulax.methods.loop import Loop
 from rulax.rules.diayn import diayn
-from rulax.types import Array
+from rulax.types import Array, Metrics
 
 TEST_SEED = 2018  # never a seed of training
 SHARE = {"grid": 0.95, "box": 0.9}  # of log n, the information of n skills that are never mistaken for each other
 LEAST_RECOGNISED = 0.9  # the second goal in the box: of every skill's states
+LIMIT = 50  # steps of an episode, as in `point/box`
 METRIC = "I(S; Z) in nats"
 
 
@@ -40,15 +43,15 @@ class GridRun(SeedRun):
         return self.loop.done()
 
     def test(self) -> Tested:
-        found = np.asarray(occupancy_of(self.world, self.state.policy))
-        skills = self.world.skills
+        occupancy, skills = occupancy_of(self.world, self.state.policy), self.world.skills
+        found = np.asarray(occupancy)
         own = (found.argmax(0)[None] == np.arange(skills)[:, None]) * found  # in cells where a skill is the likeliest
         details = {f"skill {each} recognised": float(share) for each, share in enumerate(own.sum(-1))}
         reference = Reference("skills that never meet", math.log(skills), "exact")
-        return Tested(np.array([float(information(found))]), self.untrained, reference, details=details)
+        return Tested(np.array([float(information(occupancy))]), self.untrained, reference, details=details)
 
 
-def measured(world: SkillWorld, state):
+def measured(world: SkillWorld, state: SkillState) -> tuple[SkillState, Metrics]:
     """One iteration, and the information of what the discriminator saw."""
     state = improve(world, state)
     return state, {"information": information(state.occupancy)}
@@ -67,7 +70,7 @@ class BoxRun(SeedRun):
 
     def __init__(self, suites: dict[Suite, BoxSetup], suite: Suite, seed: int):
         self.setup, recipe = suites[suite], diayn(suites[suite].skills)
-        self.environment = make("point/box", **recipe.env_options)
+        self.environment = with_skill(TimeLimit(box(), LIMIT), self.setup.skills)
         self.trainer = CompiledTrainer(self.environment, recipe, TrainerConfig(1, self.setup.steps))
         self.state = self.trainer.init(jax.random.key(seed))
         self.untrained = self._judged(jax.random.key(TEST_SEED)).information
@@ -95,7 +98,7 @@ class BoxRun(SeedRun):
 
 
 def goals_return(skills: Skills) -> float:
-    """The paper's test of what skills are good for: the mean over 25 goals of the return -sum |s - g|² with the best skill for each.
+    """The paper's test of what skills are good for: the return -sum |s - g|² with the best skill, mean over 25 goals g.
 
     The best skill is known here; an agent above them would have to find it.
     """
