@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -45,7 +44,7 @@ class Paths(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Skills:
-    """The skills of one agent: `skills.information`, `skills.accuracy`, `skills.plot("skills.png")`."""
+    """The skills of one agent: `skills.information`, `skills.effective`, `skills.accuracy`."""
 
     rewards: np.ndarray  # [Z] mean of log q(z | s) - log p(z) in nats, for each skill; NaN for one that was never drawn
     accuracy: np.ndarray  # [Z] how often the discriminator takes each skill for the likeliest, 0 to 1; NaN likewise
@@ -76,16 +75,6 @@ class Skills:
         """The numbers, as JSON has them."""
         summary = {"number": self.number, "information": self.information, "effective": self.effective}
         return jsonable(summary | {"rewards": self.rewards, "accuracy": self.accuracy})
-
-    def plot(self, path: str | Path | None = None, title: str = "Where each skill goes") -> Any:
-        """A figure of where each skill goes; also written to `path`, if there is one."""
-        from rulax.report.plot import save_figure
-        from rulax.report.skills_plot import skills_figure
-
-        figure = skills_figure(*self.paths, title)
-        if path is not None:
-            save_figure(Path(path), figure)
-        return figure
 
 
 def judge_skills(

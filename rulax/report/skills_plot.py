@@ -12,7 +12,7 @@ SHOWN = 12  # episodes of each skill that are drawn; more would hide each other
 NAMED = 12  # skills up to which a legend helps
 
 
-def skills_figure(places: np.ndarray, skill: np.ndarray, axes_names: tuple[str, str], title: str) -> Any:
+def skills_figure(places: np.ndarray, skill: np.ndarray, axes_names: tuple[str, str], title: str = "Where each skill goes") -> Any:
     """Episodes as lines in the plane, a colour for each skill, with a dot where each ends.
 
     Args:

@@ -105,3 +105,9 @@ def test_a_contradiction_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="needs with_skill=3 of the environment, not with_skill=8"):
         rulax.train("catch", rule="diayn", env_options={"with_skill": 8}, rule_options=OPTIONS, out=str(tmp_path / "no"), **TINY)
     assert not (tmp_path / "no").exists()
+
+
+def test_the_picture_in_python(run, tmp_path: Path) -> None:
+    figure = run.agents[1].plot_skills(tmp_path / "skills.png")
+    assert (tmp_path / "skills.png").exists()
+    assert figure.axes[0].get_title(loc="left") == "Where each skill goes"

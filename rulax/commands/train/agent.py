@@ -78,13 +78,26 @@ class AgentHandle:
         return evaluate_agents([self], episodes, seed, greedy)
 
     def skills(self, seed: int = 0, episodes: int = 0) -> Skills | None:
-        """What its skills are worth, for an agent that has some (rule `diayn`), else None: `agent.skills().plot("skills.png")`.
+        """What its skills are worth, for an agent that has some (rule `diayn`), else None: `agent.skills().information`.
 
         Args:
             seed: of all random numbers; never those of training.
             episodes: how many to play; 0 for the usual number.
         """
         return judge_skills(self.params, self.environment, evaluation_key(seed), episodes, self.task)
+
+    def plot_skills(self, path: str | Path | None = None, seed: int = 0) -> Any:
+        """Where each of its skills goes, as a matplotlib figure; also written to `path`, if there is one."""
+        from rulax.report.plot import save_figure
+        from rulax.report.skills_plot import skills_figure
+
+        skills = self.skills(seed)
+        if skills is None:
+            raise UserError("this agent has no skills; those that are trained with the rule diayn have some")
+        figure = skills_figure(*skills.paths)
+        if path is not None:
+            save_figure(Path(path), figure)
+        return figure
 
     def play(self, episodes: int = 1, seed: int = 0, greedy: bool = True) -> Iterator[Moment]:
         """Play episodes step by step: pictures with the return so far, for those who draw them themselves."""

@@ -23,6 +23,7 @@ from rulax.records import folder as folders
 from rulax.records.agent_file import Description, observation_form
 from rulax.records.rows import RESTARTS, Row, final_returns, read_rows
 from rulax.report import plot
+from rulax.report.skills_plot import skills_figure
 from rulax.text import plural, shown_return
 
 FILMED, MOST_PICTURES, MOST_BYTES = 3, 200, 300_000  # episodes, pictures and size of the animation on a page
@@ -173,7 +174,8 @@ class Run:
             judged = [agent.skills(self.config.seed) for agent in self.agents]
             self.skills = [skills for skills in judged if skills]
             if self.skills:
-                self.skills[0].plot(path, f"Where each skill goes · {shown(self.config.env)}")
+                title = f"Where each skill goes · {shown(self.config.env)}"
+                plot.save_figure(path, skills_figure(*self.skills[0].paths, title))
         # As above: the environment is played once more, and may fail.
         except Exception as error:
             self.no_skills = f"{type(error).__name__}: {error}"
