@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from rulax.envs.point import Box
 from rulax.methods.diayn import MOVES, SkillWorld, improve, information, init_skills, occupancy_of
 from rulax.methods.experiments import diayn
 from rulax.methods.experiments.diayn import BoxRun, BoxSetup, goals_return
@@ -83,6 +84,16 @@ def test_skills_come_apart(skills):
 def test_numbers_of_skills_that_cannot_be_told_apart_are_refused(skills, words):
     with pytest.raises(ValueError, match=words):
         SkillWorld(size=3, skills=skills)
+
+
+def test_walls_stop_the_point():
+    box = Box()
+    state, task = jnp.array([0.45, -0.2]), box.default_task()
+    state, transition = box.step(task, state, jnp.array([3.0, -0.5]), jax.random.key(0))
+    np.testing.assert_allclose(state, [0.5, -0.25], rtol=1e-6)
+    np.testing.assert_allclose(transition.reward, -0.75, rtol=1e-6)
+    # At the goal itself as well: nothing but time ends an episode.
+    assert not box.step(task, task.goal, jnp.zeros(2), jax.random.key(0))[1].terminated
 
 
 @pytest.mark.learning
