@@ -120,6 +120,25 @@ def make_environment(name: str, options: Mapping[str, Any]) -> Environment | Hos
             raise UserError(f"environment '{name}' cannot be made with these options: {error}") from error
 
 
+def needed_options(given: Mapping[str, Any], needed: Mapping[str, Any], rule: str) -> dict[str, Any]:
+    """Options of an environment, with those that a rule needs; a user's own that says otherwise is refused."""
+    for name, value in needed.items():
+        if str(given.get(name, value)) != str(value):
+            raise UserError(
+                f"rule '{rule}' needs {name}={value} of the environment, not {name}={given[name]}: leave it out, and give the "
+                "rule's own option instead (--rule-options)"
+            )
+    return {**given, **needed}
+
+
+def surrounded(environment: Any, needed: Mapping[str, Any], name: str) -> Environment | HostEnvironment:
+    """An environment that was handed over ready-made, with what a rule needs around it."""
+    from rulax.envs.registry import with_lasting
+
+    with user_errors():
+        return with_lasting(name, environment, needed)
+
+
 def check_one_choice(name: str, environment: Environment | HostEnvironment, command: str) -> None:
     """Refuse actions of several dimensions for a command that supports only one choice per step."""
     if environment.action_dimensions:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
-from rulax.envs.wrappers import Binned
+from rulax.envs.wrappers import Binned, Continuous
 from rulax.types import Array
 
 REACH = 0.01  # how near, in each coordinate, ends the episode
@@ -50,6 +50,24 @@ class Point(Environment):
         away = state - task.goal
         reward = -jnp.sqrt(jnp.sum(jnp.square(away)))
         return state, Transition(state, reward, jnp.all(jnp.abs(away) < REACH), jnp.bool_(False))
+
+
+@dataclasses.dataclass(frozen=True)
+class Box(Point):
+    """The same between walls at distance `span` of the origin: the unit box in which DIAYN finds skills (Eysenbach et al. 2018).
+
+    A step into a wall ends at it, and nothing but time ends an episode.
+    """
+
+    def step(self, task: PointTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
+        state = jnp.clip(super().step(task, state, action, key)[0], -self.span, self.span)
+        reward = -jnp.sqrt(jnp.sum(jnp.square(state - task.goal)))
+        return state, Transition(state, reward, jnp.bool_(False), jnp.bool_(False))
+
+
+def box() -> Continuous:
+    """The box for agents that act by real numbers, or by a choice of strides along each axis."""
+    return Continuous(Box())
 
 
 def binned_point() -> Binned:

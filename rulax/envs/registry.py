@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ _ENTRIES = (
     Entry("bandit/informative", "bandit:InformativeArm", "one arm of ten pays 5, the eleventh tells which; one pull"),
     Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
     Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
+    Entry("point/box", "point:box", "the same in a box with walls, by any stride; nothing but time ends an episode", 50),
     Entry("two_step", "two_step:TwoStep", "a choice that mostly leads where it aims, then a reward or none"),
     Entry("mdp/random", "mdp:RandomMDP", "a random tabular MDP that ends with probability 0.1 per step"),
     Entry("mdp/ten-steps", "mdp:ten_steps", "a random tabular MDP of ten noisy steps, as in RL²"),
@@ -137,16 +139,27 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
 
         # The name and the options are what travels: every process makes the environment itself.
         environment = share(name, options, environment, around["processes"])
-    for option, level in LASTING.items():
-        if option in around:
-            environment = _with_draw(name, environment, option, around[option], around.get(level, "episode"))
-        elif level in around:
-            raise ValueError(f"'{name}': {level} says how long something lasts that is not there; give {option} too")
+    environment = with_lasting(name, environment, around)
     if "stack" in around:  # around the processes, so that single frames travel
         from rulax.envs.adapters.stacking import stack
 
         environment = stack(name, environment, around["stack"])
     return environment
+
+
+def with_lasting(name: str, environment: Any, options: Mapping[str, Any]) -> Environment | HostEnvironment:
+    """An environment with those of the options `with_noise`, `with_skill` and of their levels that are given; see `make`."""
+    for option, level in LASTING.items():
+        if option in options:
+            environment = _with_draw(name, environment, option, options[option], options.get(level, "episode"))
+        elif level in options:
+            raise ValueError(f"'{name}': {level} says how long something lasts that is not there; give {option} too")
+    return environment
+
+
+def lasting_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those options that show something to the agent, which it needs in any other environment as well."""
+    return {name: value for name, value in options.items() if name in LASTING or name in LASTING.values()}
 
 
 def _combine(name: str, environment: Any, option: str, number: Any) -> Environment:

@@ -23,7 +23,7 @@ from rulax.envs.classic.mountain_car import MountainCar
 from rulax.envs.classic.pendulum import Pendulum
 from rulax.envs.gridworld import GridState, GridTask, GridWorld
 from rulax.envs.lasting import Lasting
-from rulax.envs.point import Point, PointTask
+from rulax.envs.point import Box, Point, PointTask
 from rulax.envs.tasks import FiniteSet, Mutable, Randomised, Recurring, Trial, WithReward
 from rulax.envs.wrappers import Binned, MoreActions, TimeLimit
 from rulax.types import PyTree
@@ -266,6 +266,7 @@ OWN: dict[type, Callable[..., np.ndarray]] = {
     GridWorld: draw_grid,
     DelayedChain: draw_chain,
     Point: draw_point,
+    Box: draw_point,
     CartPole: lambda _, task, state: cart_and_pole(state[0], state[2], task.half_length, task.position_limit),
     MountainCar: lambda _, task, state: car_on_hill(state[0], task.left_end, task.right_end, task.goal),
     Acrobot: lambda _, task, state: rods((state[0], state[0] + state[1]), (task.length_1, task.length_2), task.height),

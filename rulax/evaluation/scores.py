@@ -10,6 +10,7 @@ import numpy as np
 
 from rulax.evaluation import statistics
 from rulax.evaluation.episodes import Episodes
+from rulax.evaluation.skills import SKILL_COLUMNS, SKILL_NOTE, Skills
 from rulax.files import jsonable
 from rulax.text import shown_return
 
@@ -87,6 +88,7 @@ class Evaluation:
     title: str
     scores: Sequence[Score]
     levels: str = ""  # a sentence, where the levels are others than in training
+    skills: Sequence[Skills] = ()  # of each agent, where agents have skills
 
     @property
     def mean(self) -> float | None:
@@ -135,17 +137,27 @@ class Evaluation:
             found.append("greedy: the most likely action at every step; sampled: actions drawn from the policy, as in training")
         if lost:
             found.append(f"warning: {lost} episodes did not end in time and are left out, so the returns may be biased")
-        return [*found, *([self.levels] if self.levels else [])]
+        return [*found, *([self.levels] if self.levels else []), *([SKILL_NOTE] if self.skills else [])]
+
+    def skill_rows(self) -> list[list[str]]:
+        """The table below `SKILL_COLUMNS`; empty where agents have no skills."""
+        return [skills.row(str(number)) for number, skills in enumerate(self.skills)]
 
     def as_dict(self) -> dict[str, Any]:
         """All numbers, as JSON has them."""
-        return {"title": self.title, "scores": [score.as_dict() for score in self.scores], "notes": self.notes()}
+        found = {"title": self.title, "scores": [score.as_dict() for score in self.scores], "notes": self.notes()}
+        return found | ({"skills": [skills.as_dict() for skills in self.skills]} if self.skills else {})
 
     def __str__(self) -> str:
-        table = [list(COLUMNS), *self.rows()]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
-        return "\n".join([self.title, *lines, *self.notes()])
+        lines = in_columns([COLUMNS, *self.rows()])
+        skills = ["", *in_columns([SKILL_COLUMNS, *self.skill_rows()])] if self.skills else []
+        return "\n".join([self.title, *lines, *skills, *self.notes()])
+
+
+def in_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of text, with the columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
 
 
 def line(

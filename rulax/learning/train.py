@@ -37,7 +37,7 @@ from rulax.learning.life import (
 )
 from rulax.learning.members import check_hyperparameters, check_tasks, numbers_of
 from rulax.learning.rollout import begin
-from rulax.learning.update import NOTHING_OWN
+from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
 from rulax.types import Array, Experience, Metrics, PyTree
 

@@ -22,7 +22,7 @@ from rulax.files import safetensors_metadata
 from rulax.records import checkpoint
 from rulax.records.earlier import before
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
-from rulax.rules.registry import RULES, agent_maker
+from rulax.rules.registry import RULES, STORED, make_rule
 from rulax.rules.rule_files import KIND as RULE_KIND
 from rulax.settings import Learning, Network, check_bounds
 from rulax.text import convert
@@ -238,7 +238,10 @@ def named_maker(description: Description, path: str | Path) -> AgentMaker | None
             f"the agent in {path} was made by code of your own: hand its Recipe over again, as in "
             "rulax.load_agent(path, rule=recipe)"
         )
-    return agent_maker(description.rule, description.rule_options)[0] if description.rule in RULES else None
+    # A rule in a file has ordinary agents, and the file may not be here.
+    if description.rule not in RULES or description.rule in STORED:
+        return None
+    return make_rule(description.rule, **description.rule_options).make_agent
 
 
 def read_network(values: Mapping[str, Any], path: str | Path) -> Network:

@@ -11,7 +11,7 @@ from rulax.files import load_json
 from rulax.own import shown
 from rulax.records.earlier import complete
 
-CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM = (
+CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM, SKILLS = (
     "config.json",
     "metrics.jsonl",
     "checkpoint.safetensors",
@@ -19,6 +19,7 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM = (
     "summary.json",
     "report.html",
     "episode.gif",
+    "skills.png",
 )
 COMPARISON, EXPLANATION, SWEEP = "compare.json", "explain.json", "tune.json"  # all numbers of those commands
 RULE, LAST, CARD, BASELINES = "rule.safetensors", "last.safetensors", "rule_card.md", "baselines.json"  # of a discovery

@@ -203,5 +203,6 @@ def bootstrap(values: np.ndarray, resamples: int = 2000) -> tuple[np.ndarray, np
 
 
 def data_url(path: Path) -> str:
-    """A gif as part of a page; nothing if there is no such file."""
-    return f"data:image/gif;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.is_file() else ""
+    """An image as part of a page; nothing if there is no such file."""
+    kind = path.suffix.lstrip(".")  # gif or png
+    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}" if path.is_file() else ""

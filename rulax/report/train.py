@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rulax.evaluation.skills import SKILL_NOTE
 from rulax.own import shown
 from rulax.records import folder as folders
 from rulax.records.rows import Row, final_returns, read_lines
@@ -41,6 +42,7 @@ def train_page(folder: Path) -> Page:
     summary = parts.current_summary(folder, made, settings["steps"])
     subtitle = f"{plural(seeds, 'seed')}, {made:,} environment steps each"
     seen = animation(folder, shown(settings["env"]))
+    seen += skill_blocks(folder, summary)
     blocks = [*parts.broken_lines(broken, folders.METRICS), *results(rows, seeds, summary, seen)]
     blocks.append(commands(folder, record, bool(summary.get("finished"))))
     episodes = sum(row["episodes"] for row in rows)
@@ -61,6 +63,23 @@ def animation(folder: Path, env: str) -> list[Block]:
     source = parts.data_url(folder / folders.FILM)
     words = f"The first seed's agent in {env}, by its most likely actions, at the end of this run."
     return [Picture("What it learned", source, words, f"{words} More: rulax play {parts.quoted(folder)}")] if source else []
+
+
+def skill_blocks(folder: Path, summary: dict[str, Any]) -> list[Block]:
+    """What the skills are worth and where they go, if the agents have some."""
+    judged = summary.get("skills") or []
+    if not judged:
+        return []
+    columns = ["seed", "skills", "information (nats)", "effective", "recognised", "worst skill"]
+    table: list[list[Any]] = []
+    for seed, skills in enumerate(judged):
+        known = [share for share in skills["accuracy"] if share is not None]
+        worst = [sum(known) / len(known), min(known)] if known else [None, None]
+        table.append([f"seed {seed}", skills["number"], skills["information"], skills["effective"], *worst])
+    source = parts.data_url(folder / folders.SKILLS)
+    words = "Episodes of the first seed's agent, with actions drawn as in training; a colour for each skill, a dot where each ends."
+    picture: list[Block] = [Picture("Where each skill goes", source, words, words)] if source else []
+    return [*picture, Table("Skills", columns, table, f"{SKILL_NOTE[0].upper()}{SKILL_NOTE[1:]}.")]
 
 
 def results(rows: list[Row], seeds: int, summary: dict[str, Any], seen: list[Block]) -> list[Block]:

@@ -7,8 +7,9 @@ differentiates them with respect to `rule_params`. That is why no flag anywhere 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from rulax.agents.base import AgentMaker
 from rulax.settings import Learning, Network
@@ -48,6 +49,8 @@ class Recipe(NamedTuple):
     learning: Learning
     network: Network
     make_agent: AgentMaker | None = None  # makes the agents that learn by the rule; None means `rulax.agents.make_agent`
+    # What the rule needs around any environment, as options of `envs.registry.make`: {"with_skill": 6} for one that learns skills.
+    env_options: Mapping[str, Any] = MappingProxyType({})
 
 
 def no_params(key: Array) -> dict:

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 class RuleEntry(NamedTuple):
-    """The function that makes a rule, as `module:function`, and a summary. The module also holds `LEARNING` and `NETWORK`."""
+    """The function that makes a rule, as `module:function`, and a summary.
+
+    The module also holds `LEARNING` and `NETWORK`, unless the function returns a `Recipe` that has these already.
+    """
 
     where: str
     summary: str
@@ -55,6 +58,7 @@ RULES = {
         "DQN: double, n-step, dueling and prioritised on request (Mnih et al. 2015)",
         agent="rulax.agents.value_agent:make_value_agent",
     ),
+    "diayn": RuleEntry("rulax.rules.diayn:diayn", "Skills without a reward: paid for being recognisable (Eysenbach et al. 2018)"),
     "disco": RuleEntry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
@@ -154,7 +158,9 @@ def make_rule(name: str, **options: Any) -> Recipe:
     if ablations:
         options |= {ABLATIONS[each]: False for each in ablations}  # it has no weights yet that would have to change
     make_agent, of_agent = agent_maker(name, options)
-    return Recipe(make(**_arguments(name, make, options, of_agent)), module.LEARNING, module.NETWORK, make_agent)
+    made = make(**_arguments(name, make, options, of_agent))
+    # A rule around another has its settings from the one inside, so its function returns the whole recipe.
+    return made if isinstance(made, Recipe) else Recipe(made, module.LEARNING, module.NETWORK, make_agent)
 
 
 def agent_maker(name: str, options: Mapping[str, Any]) -> tuple[AgentMaker | None, list[str]]:

@@ -13,6 +13,7 @@ from rulax.commands.train.agent import AgentHandle, load_agent, without
 from rulax.commands.train.result import Run, load
 from rulax.commands.train.setup import KIND
 from rulax.envs.own import environment_name, environment_of
+from rulax.envs.registry import lasting_options
 from rulax.errors import UserError, suggestion
 from rulax.records import folder as folders
 from rulax.records.agent_file import check_environment
@@ -88,7 +89,8 @@ def elsewhere(agent: AgentHandle, env: Any, env_options: Mapping[str, Any] | Non
         about = dataclasses.replace(about, custom=[*without(about.custom, "env"), "env"])
     else:
         name = env or about.env
-        options = {**(about.env_options if name == about.env else {}), **(env_options or {})}
+        kept = about.env_options if name == about.env else lasting_options(about.env_options)
+        options = {**kept, **(env_options or {})}
         environment = build.make_environment(name, options)
         about = dataclasses.replace(about, env=name, env_options=options, custom=without(about.custom, "env"))
     check_environment(agent.description, environment, source)

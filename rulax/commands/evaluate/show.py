@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from rulax.evaluation.scores import COLUMNS, Evaluation
+from rulax.evaluation.skills import SKILL_COLUMNS
 
 
 def show(evaluation: Evaluation, as_json: bool) -> None:
@@ -17,13 +18,15 @@ def show(evaluation: Evaluation, as_json: bool) -> None:
 
     console = Console(highlight=False)
     console.print(f"\n[bold]{evaluation.title}[/]  return in evaluation\n")
-    # One space and not two between columns: with two, intervals of negative numbers are broken in a terminal of 80 columns.
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for number, name in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if number < 2 else "right")
-    for row in evaluation.rows():
-        table.add_row(*row, style="bold" if row[0] == "mean" else None)
-    console.print(table)
-    console.print()
+    tables = [(COLUMNS, evaluation.rows()), *([(SKILL_COLUMNS, evaluation.skill_rows())] if evaluation.skills else [])]
+    for columns, rows in tables:
+        # One space and not two between columns: with two, intervals of negative numbers are broken in a terminal of 80 columns.
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        for number, name in enumerate(columns):
+            table.add_column(name, justify="left" if number < 2 else "right")
+        for row in rows:
+            table.add_row(*row, style="bold" if row[0] == "mean" else None)
+        console.print(table)
+        console.print()
     for note in evaluation.notes():
         console.print(note, style="yellow" if note.startswith("warning") else "dim", markup=False)

@@ -17,10 +17,12 @@ from rulax.envs.adapters.gymnasium import GymnasiumEnvironment
 from rulax.envs.adapters.stacking import Stacked
 from rulax.envs.base import Environment, HostEnvironment, WrappedHost
 from rulax.envs.own import environment_name, environment_of
+from rulax.envs.registry import lasting_options
 from rulax.envs.unseen import unseen_options
 from rulax.errors import UserError
 from rulax.evaluation.episodes import Evaluator, make_evaluator
 from rulax.evaluation.scores import Evaluation, Score, Way
+from rulax.evaluation.skills import Skills, judge_skills
 from rulax.own import hold, shown
 from rulax.records import agent_file
 from rulax.records.agent_file import Description
@@ -74,6 +76,28 @@ class AgentHandle:
             greedy: True, False, or None for both.
         """
         return evaluate_agents([self], episodes, seed, greedy)
+
+    def skills(self, seed: int = 0, episodes: int = 0) -> Skills | None:
+        """What its skills are worth, for an agent that has some (rule `diayn`), else None: `agent.skills().information`.
+
+        Args:
+            seed: of all random numbers; never those of training.
+            episodes: how many to play; 0 for the usual number.
+        """
+        return judge_skills(self.params, self.environment, evaluation_key(seed), episodes, self.task)
+
+    def plot_skills(self, path: str | Path | None = None, seed: int = 0) -> Any:
+        """Where each of its skills goes, as a matplotlib figure; also written to `path`, if there is one."""
+        from rulax.report.plot import save_figure
+        from rulax.report.skills_plot import skills_figure
+
+        skills = self.skills(seed)
+        if skills is None:
+            raise UserError("this agent has no skills; those that are trained with the rule diayn have some")
+        figure = skills_figure(*skills.paths)
+        if path is not None:
+            save_figure(Path(path), figure)
+        return figure
 
     def play(self, episodes: int = 1, seed: int = 0, greedy: bool = True) -> Iterator[Moment]:
         """Play episodes step by step: pictures with the return so far, for those who draw them themselves."""
@@ -184,7 +208,8 @@ def evaluate_agents(agents: list[AgentHandle], episodes: int, seed: int, greedy:
     scores = examiner.scores(agents, evaluation_key(seed), ways_of(greedy))
     about = agents[0]._describe() if agents[0]._describe else None
     title = f"{shown(about.env)} · {shown(about.rule)}" if about else type(agents[0].environment).__name__
-    return Evaluation(title, scores, OTHER_LEVELS if examiner.unseen else "")
+    judged = [agent.skills(seed) for agent in agents]
+    return Evaluation(title, scores, OTHER_LEVELS if examiner.unseen else "", [skills for skills in judged if skills])
 
 
 # -- watching ------------------------------------------------------------------------------------------------------------------
@@ -238,7 +263,8 @@ def load_agent(
         )
     if env is None or isinstance(env, str):
         name = env or description.env
-        options = {**(description.env_options if name == description.env else {}), **(env_options or {})}
+        kept = description.env_options if name == description.env else lasting_options(description.env_options)
+        options = {**kept, **(env_options or {})}
         environment = build.make_environment(name, options)
         about = dataclasses.replace(description, env=name, env_options=options, custom=without(description.custom, "env"))
     else:

@@ -16,12 +16,14 @@ from rulax.commands.train.setup import KIND, Prepared, check_own, prepare, saved
 from rulax.errors import UserError
 from rulax.evaluation.normalised import normalised
 from rulax.evaluation.scores import Evaluation
+from rulax.evaluation.skills import Skills
 from rulax.files import jsonable, read_json, write_atomically, write_json
 from rulax.own import shown
 from rulax.records import folder as folders
 from rulax.records.agent_file import Description, observation_form
 from rulax.records.rows import RESTARTS, Row, final_returns, read_rows
 from rulax.report import plot
+from rulax.report.skills_plot import skills_figure
 from rulax.text import plural, shown_return
 
 FILMED, MOST_PICTURES, MOST_BYTES = 3, 200, 300_000  # episodes, pictures and size of the animation on a page
@@ -39,6 +41,8 @@ class Run:
         self.made: int | None = None  # environment steps per seed, where rows do not reach the end; None: the rows know
         self.source: tuple[Prepared, Any] | None = None  # what was built, and the state; None: they are in the folder
         self.no_animation = ""  # why the page shows no episode, if that failed
+        self.skills: list[Skills] = []  # of each seed's agent, once results are written
+        self.no_skills = ""  # why they are not judged, if that failed
         self.stopped_by = ""  # the callback that ended the run before its budget was spent, and why
         self.own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
@@ -123,6 +127,8 @@ class Run:
             **self.last_evaluation(),
             **({"no_animation": self.no_animation} if self.no_animation else {}),
             **({"stopped_by": self.stopped_by} if self.stopped_by else {}),
+            **({"no_skills": self.no_skills} if self.no_skills else {}),
+            **({"skills": [skills.as_dict() for skills in self.skills]} if self.skills else {}),
         } | ({RESTARTS: restarts, "last_failure": self.last_failure} if restarts else {})
 
     def last_evaluation(self) -> dict[str, Any]:
@@ -141,6 +147,10 @@ class Run:
         (self.folder / folders.FILM).unlink(missing_ok=True)
         if animation:
             self.write_animation(self.folder / folders.FILM)
+        (self.folder / folders.SKILLS).unlink(missing_ok=True)
+        # Asked of the recipe, since to ask agents one has to restore them.
+        if self.finished and self.source and self.source[0].recipe.env_options.get("with_skill"):
+            self.write_skills(self.folder / folders.SKILLS)
         # Before the page, which reads it.
         write_json(self.folder / folders.SUMMARY, self.summary())
         self.plot(self.folder / folders.CURVE)
@@ -157,6 +167,18 @@ class Run:
         # Whatever goes wrong in an environment or in drawing it: the run is trained, and its results must not be lost with it.
         except Exception as error:
             self.no_animation = f"{type(error).__name__}: {error}"
+
+    def write_skills(self, path: Path) -> None:
+        """What the skills of every seed's agent are worth, and a picture of the first one's, where agents have some."""
+        try:
+            judged = [agent.skills(self.config.seed) for agent in self.agents]
+            self.skills = [skills for skills in judged if skills]
+            if self.skills:
+                title = f"Where each skill goes · {shown(self.config.env)}"
+                plot.save_figure(path, skills_figure(*self.skills[0].paths, title))
+        # As above: the environment is played once more, and may fail.
+        except Exception as error:
+            self.no_skills = f"{type(error).__name__}: {error}"
 
     def __repr__(self) -> str:
         final = self.summary()["final_return"]

@@ -48,7 +48,11 @@ def prepare(
     recipe = build.make_recipe(config.rule, config.rule_options, config.overrides, recipe)
     build.start_jax(config.platform, config.precision)
     if environment is None:
+        # Recorded like options that the user gave, so that whoever makes the environment again makes this one.
+        config = dataclasses.replace(config, env_options=build.needed_options(config.env_options, recipe.env_options, config.rule))
         environment = build.make_environment(config.env, config.env_options)
+    else:
+        environment = build.surrounded(environment, recipe.env_options, config.env)
     check_task(config, environment)
     check_host(config, environment)
     # Rounding up to whole iterations is harmless, but a budget below a single one might be exceeded many times over.
