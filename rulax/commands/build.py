@@ -124,6 +124,16 @@ def make_environment(name: str, options: Mapping[str, Any]) -> Environment | Hos
             raise UserError(f"environment '{name}' cannot be made with these options: {error}") from error
 
 
+def with_other_ranges(name: str, options: Mapping[str, Any], ranges: Any, own: Any = None) -> Environment | HostEnvironment:
+    """The environment with other ranges of its constants; `own` is the user's own object, if it is one."""
+    if own is None:
+        return make_environment(name, {**options, "randomise": ranges})
+    from rulax.envs.randomised import randomise
+
+    with user_errors():
+        return randomise(own, name, ranges)
+
+
 def check_one_choice(name: str, environment: Environment | HostEnvironment, command: str) -> None:
     """Refuse actions of several dimensions for a command that supports only one choice per step."""
     if environment.action_dimensions:

@@ -42,6 +42,7 @@ class CartPole(Environment):
 
     num_actions = 2
     observation = jax.ShapeDtypeStruct((4,), jnp.float32)
+    short_names = {"length": ("half_length",), "mass": ("pole_mass",)}  # as Gymnasium, and papers after it, call them
 
     def default_task(self) -> CartPoleTask:
         return as_numbers(CartPoleTask())

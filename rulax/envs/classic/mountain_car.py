@@ -34,6 +34,7 @@ class MountainCar(Environment):
 
     num_actions = 3
     observation = jax.ShapeDtypeStruct((2,), jnp.float32)
+    short_names = {"mass": ("gravity",)}  # what Packer et al. (2018) call the mass is the pull of the hill
 
     def default_task(self) -> MountainCarTask:
         return as_numbers(MountainCarTask())
