@@ -42,4 +42,6 @@ def _on_host(environment: HostEnvironment, name: str, ranges: Any) -> HostEnviro
         return environment.randomised(ranges)
     if not ranges:
         return environment
-    raise UserError(f"'{name}' has nothing to randomise: only Gymnasium's environments, among those on the CPU, have attributes to set")
+    raise UserError(
+        f"'{name}' has nothing to randomise: only Gymnasium's environments, among those on the CPU, have attributes to set"
+    )

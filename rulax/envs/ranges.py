@@ -126,7 +126,9 @@ def _interval(label: str, ends: Any) -> Interval:
     if len(numbers) != 2:
         raise UserError(f"{label} expects a lowest and a highest number, such as 5:15, not {':'.join(map(str, ends))}")
     if numbers[0] > numbers[1]:
-        raise UserError(f"{label} begins with its lowest number: {_written((numbers[1], numbers[0]))}, not {_written(tuple(numbers))}")
+        raise UserError(
+            f"{label} begins with its lowest number: {_written((numbers[1], numbers[0]))}, not {_written(tuple(numbers))}"
+        )
     return numbers[0], numbers[1]
 
 

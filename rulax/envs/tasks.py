@@ -345,7 +345,9 @@ def randomised(environment: Environment, name: str = "", /, **ranges: Any) -> Ra
     """
     task, name = environment.default_task(), name or type(environment).__name__
     # Real numbers only: what is counted, or picked from a list, has no range.
-    fields = [field for field in getattr(task, "_fields", ()) if jnp.issubdtype(jnp.result_type(getattr(task, field)), jnp.floating)]
+    fields = [
+        field for field in getattr(task, "_fields", ()) if jnp.issubdtype(jnp.result_type(getattr(task, field)), jnp.floating)
+    ]
     if not fields:
         raise UserError(f"'{name}' has nothing to randomise: its task has no real-valued constants")
     short = environment.short_names
@@ -358,7 +360,9 @@ def randomised(environment: Environment, name: str = "", /, **ranges: Any) -> Ra
     taken = [field for each in targets.values() for field in each]
     twice = [field for field in taken if taken.count(field) > 1]
     if twice:
-        raise UserError(f"randomise gives '{name}' two ranges for {twice[0]}: {', '.join(e for e in read if twice[0] in targets[e])}")
+        raise UserError(
+            f"randomise gives '{name}' two ranges for {twice[0]}: {', '.join(e for e in read if twice[0] in targets[e])}"
+        )
     return Randomised(environment, tuple((each, union, targets[each]) for each, union in read.items()))
 
 

@@ -148,7 +148,9 @@ def _read_by(value: ast.AST, names: dict[str, Any]) -> tuple[frozenset[str], fro
     """The attributes of `self` that a value reads, and the variables that are neither `self` nor of its module."""
     nodes = list(ast.walk(value))
     reads = {
-        node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     }
     words = {node.id for node in nodes if isinstance(node, ast.Name)} - {"self"}
     return frozenset(reads), frozenset(word for word in words if word not in names and word not in vars(builtins))
