@@ -51,8 +51,8 @@ def train(
         out: the run folder; without it nothing is written.
         callback: a function of a `rulax.callbacks.Point`, or a list of such, called at every logged point.
         overrides: every other setting of `rulax train`: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`,
-            `randomise={"force": (5, 15)}`, `learning_rate`, `hidden`, `torso`, `core`, ... (the last two also by an object of your own). `resume=folder` goes on
-            with an earlier run.
+            `randomise={"force": (5, 15)}`, `learning_rate`, `hidden`, `torso`, `core`, ... (the last two also by an object of your
+            own). `resume=folder` goes on with an earlier run.
     """
     from rulax.commands.train.callbacks import check_callbacks
     from rulax.commands.train.run import resume, start

@@ -6,6 +6,7 @@ command line reads ranges before it is needed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,7 +113,7 @@ def _union(label: str, value: Any) -> Union:
     else:
         intervals = [_interval(label, value if isinstance(value, list | tuple) else [value])]
     intervals.sort()
-    if any(second[0] < first[1] for first, second in zip(intervals, intervals[1:], strict=False)):
+    if any(second[0] < first[1] for first, second in itertools.pairwise(intervals)):
         raise UserError(f"{label} has intervals that overlap: {write_union(tuple(intervals))}")
     if len({low == high for low, high in intervals}) > 1:
         raise UserError(f"{label} has a single number beside an interval, of which it would never be drawn; give one or the other")

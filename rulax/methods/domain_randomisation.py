@@ -1,8 +1,8 @@
-"""Domain randomisation: one policy for a whole range of dynamics, because every training episode draws its own (Packer et al. 2018).
+"""Domain randomisation: one policy for a range of dynamics, because every training episode draws its own (Packer et al. 2018).
 
-Three versions of an environment: D is as it is by default; R draws some constants from ranges around that; E from both sides of these
-ranges, where training never goes. An agent is trained in one of them by an ordinary rule, and tested in any. What is counted is
-success, not return: an episode either meets a criterion or does not.
+Three versions of an environment: D is as it is by default; R draws some constants from ranges around that; E from both sides of
+these ranges, where training never goes. An agent is trained in one of them by an ordinary rule, and tested in any. What is counted
+is success, not return: an episode either meets a criterion or does not.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ TESTS: tuple[tuple[Version, Version], ...] = (("D", "D"), ("D", "R"), ("D", "E")
 class Domain:
     """An environment, the ranges of its constants, and what counts as success.
 
-    `succeeded(lengths, arrived, upright)` gets int32 [N] steps of each episode, bool [N] whether it terminated, and int32 [N] for how
-    many steps up to its end `upright` has held without a break.
+    `succeeded(lengths, arrived, upright)` gets int32 [N] steps of each episode, bool [N] whether it terminated, and int32 [N] for
+    how many steps up to its end `upright` has held without a break.
     """
 
     environment: Environment

@@ -1,9 +1,10 @@
 """Attributes of a Gymnasium environment that may be drawn anew for every episode, and what follows from them.
 
-An environment may compute one attribute from others when it is made: Gymnasium's CartPole has `total_mass`, the sum of `masspole` and
-`masscart`. Setting `masspole` alone would leave it as it was, and the dynamics would be nobody's. So the lines of `__init__` that read
-an attribute are looked up in the source, and computed again after it was drawn. Where that is impossible (a line needs an argument
-of `__init__`, or makes a space, which agents have read already) the attribute is refused.
+An environment may compute one attribute from others when it is made: Gymnasium's CartPole has `total_mass`, the sum of `masspole`
+and `masscart`. Setting `masspole` alone would leave it as it was, and the dynamics would be nobody's. So the lines of `__init__`
+that read an attribute are looked up in the source, and computed again after it was drawn. Where that is impossible (a line needs an
+argument of `__init__`, or makes a space, which agents have read already) the attribute is refused. What other methods have stored
+is not found, nor anything where there is no source.
 """
 
 from __future__ import annotations
@@ -137,10 +138,10 @@ def lines_of(cls: type) -> list[Line]:
         reads, variables = _read_by(value, names)
         code = compile(ast.fix_missing_locations(ast.Expression(value)), "<__init__>", "eval")
         for target in targets:
-            own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
-            if own or isinstance(target, ast.Name):
-                word = target.attr if isinstance(target, ast.Attribute) else target.id
-                found.append(Line(word, own, reads, variables, code, names))
+            if isinstance(target, ast.Name):
+                found.append(Line(target.id, False, reads, variables, code, names))
+            elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                found.append(Line(target.attr, True, reads, variables, code, names))
     return found
 
 

@@ -33,6 +33,7 @@ class AcrobotTask(NamedTuple):
 
 
 RANGES = {"length_1": (0.8, 1.2), "length_2": (0.8, 1.2), "mass_1": (0.8, 1.2), "mass_2": (0.8, 1.2), "gravity": (0.9, 1.1)}
+SHORT_NAMES = {"length": ("length_1", "length_2"), "mass": ("mass_1", "mass_2")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Acrobot(Environment):
 
     num_actions = 3
     observation = jax.ShapeDtypeStruct((6,), jnp.float32)
-    short_names = {"length": ("length_1", "length_2"), "mass": ("mass_1", "mass_2")}
+    short_names = SHORT_NAMES
 
     def default_task(self) -> AcrobotTask:
         return as_numbers(AcrobotTask())
