@@ -51,8 +51,8 @@ def train(
         out: the run folder; without it nothing is written.
         callback: a function of a `rulax.callbacks.Point`, or a list of such, called at every logged point.
         overrides: every other setting of `rulax train`: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`,
-            `learning_rate`, `hidden`, `torso`, `core`, ... (the last two also by an object of your own). `resume=folder` goes on
-            with an earlier run.
+            `randomise={"force": (5, 15)}`, `learning_rate`, `hidden`, `torso`, `core`, ... (the last two also by an object of your
+            own). `resume=folder` goes on with an earlier run.
     """
     from rulax.commands.train.callbacks import check_callbacks
     from rulax.commands.train.run import resume, start
@@ -60,7 +60,9 @@ def train(
     callbacks = check_callbacks(callback)
     values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **held_networks(overrides)}
     # Before names are put in their place; what is neither is refused here.
-    environment, recipe = own_objects(env, rule, overrides.get("env_options"), overrides.get("rule_options"))
+    ranges = {"randomise": overrides["randomise"]} if overrides.get("randomise") else {}
+    options = {**(overrides.get("env_options") or {}), **ranges}
+    environment, recipe = own_objects(env, rule, options, overrides.get("rule_options"))
     if values.get("resume"):
         # Objects cannot be converted to settings. The folder knows what they were called.
         objects = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]

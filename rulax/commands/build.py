@@ -139,6 +139,16 @@ def surrounded(environment: Any, needed: Mapping[str, Any], name: str) -> Enviro
         return with_lasting(name, environment, needed)
 
 
+def with_other_ranges(name: str, options: Mapping[str, Any], ranges: Any, own: Any = None) -> Environment | HostEnvironment:
+    """The environment with other ranges of its constants; `own` is the user's own object, if it is one."""
+    if own is None:
+        return make_environment(name, {**options, "randomise": ranges})
+    from rulax.envs.randomised import randomise
+
+    with user_errors():
+        return randomise(own, name, ranges)
+
+
 def check_one_choice(name: str, environment: Environment | HostEnvironment, command: str) -> None:
     """Refuse actions of several dimensions for a command that supports only one choice per step."""
     if environment.action_dimensions:

@@ -20,7 +20,8 @@ Config = TypeVar("Config")
 HOST = "environments that step on the CPU, such as Gymnasium's"
 AGENTS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
 LARGEST_SEED = 2**32 - 1
-NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides")  # where a run goes, not what it is; overrides are resolved
+# Where a run goes, not what it is; overrides are resolved, and so are ranges, into options of the environment.
+NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides", "randomise")
 
 
 # -- fields that several commands share ----------------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ class Environment(abc.ABC):
     real_dimensions: int = 0
     observation: Any  # shape and dtype of one observation: a jax.ShapeDtypeStruct, or a dictionary of them
     one_task: bool = False  # whether `sample_task` always returns the default task
+    # The usual names of constants that the task calls otherwise, or has several of which change together; see `tasks.randomised`.
+    short_names: Mapping[str, tuple[str, ...]] = {}
 
     @abc.abstractmethod
     def default_task(self) -> PyTree:

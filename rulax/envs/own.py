@@ -46,8 +46,13 @@ def environment_of(thing: Any, name: str, options: dict[str, Any]) -> Environmen
         thing: the object.
         name: what error messages and records call it.
         options: fields of an environment of ours, or arguments of a class or function; `bins`, `flatten` and `max_episode_steps`
-            are those of `from_gymnasium`.
+            are those of `from_gymnasium`, and `randomise` has ranges of its constants or attributes (`randomised.py`).
     """
+    if "randomise" in options:
+        from rulax.envs.randomised import randomise  # not above, for it imports the adapters
+
+        rest = {option: value for option, value in options.items() if option != "randomise"}
+        return randomise(environment_of(thing, name, rest), name, options["randomise"])
     if isinstance(thing, OURS):
         return _with_fields(thing, name, options)
     if of_gymnasium(thing):

@@ -95,7 +95,7 @@ VERSIONED = re.compile(r"[A-Z][\w/-]*-v\d+")  # as Gymnasium writes ids
 # Options that wrap an environment, with the functions of `tasks.py` that the first ones stand for, in the order of wrapping.
 COMBINATORS = {"tasks": "finite_set", "contexts": "recurring", "trial": "trial"}
 LASTING = {"with_noise": "noise_level", "with_skill": "skill_level"}  # functions of `lasting.py`, and the options of their level
-AROUND = (*COMBINATORS, "processes", *LASTING, *LASTING.values(), "stack")
+AROUND = ("randomise", *COMBINATORS, "processes", *LASTING, *LASTING.values(), "stack")
 
 OTHERWISE = "`rulax envs` lists all; one of your own is written file.py:Name, module:Name or module:ID"
 
@@ -124,12 +124,20 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     * compiled ones: `tasks=16` restricts its tasks to 16, `contexts=10` shows that many in turn, `trial=4` makes trials of four
       episodes (`tasks.py`);
     * host ones: `processes=2` shares out the streams of one that is made of copies, `stack=4` shows the last four images;
+    * both, where there are constants to draw: `randomise="force=5:15"` (`randomised.py`), for every episode, or with the options
+      above for every task;
     * all: `with_noise=4` and `with_skill=8` show noise or a skill that lasts for an episode, or longer with `noise_level=trial` or
       `skill_level=life` (`lasting.py`).
     """
     # Taken out first: what is left in `options` belongs to the environment or its adapter.
     around = {option: options.pop(option) for option in AROUND if option in options}
     environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _make_other(name, options)
+    if "randomise" in around:
+        from rulax.envs.randomised import randomise
+
+        # The combinators below draw tasks themselves, and keep one for longer than an episode.
+        per_task = any(option in around for option in COMBINATORS)
+        environment = randomise(environment, own.shown(name), around["randomise"], per_task)
     for option in COMBINATORS:
         if option in around:
             environment = _combine(name, environment, option, around[option])
@@ -138,7 +146,8 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
         from rulax.envs.adapters.workers import share
 
         # The name and the options are what travels: every process makes the environment itself.
-        environment = share(name, options, environment, around["processes"])
+        made_with = options | {option: around[option] for option in ("randomise",) if option in around}
+        environment = share(name, made_with, environment, around["processes"])
     environment = with_lasting(name, environment, around)
     if "stack" in around:  # around the processes, so that single frames travel
         from rulax.envs.adapters.stacking import stack

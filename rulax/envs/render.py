@@ -24,7 +24,7 @@ from rulax.envs.classic.pendulum import Pendulum
 from rulax.envs.gridworld import GridState, GridTask, GridWorld
 from rulax.envs.lasting import Lasting
 from rulax.envs.point import Box, Point, PointTask
-from rulax.envs.tasks import FiniteSet, Mutable, Randomised, Recurring, Trial, WithReward
+from rulax.envs.tasks import EachEpisode, FiniteSet, Mutable, Randomised, Recurring, Trial, WithReward
 from rulax.envs.wrappers import Binned, MoreActions, TimeLimit
 from rulax.types import PyTree
 
@@ -73,7 +73,7 @@ def inside(environment: Any, task: PyTree, state: PyTree) -> tuple[Any, PyTree, 
     while not isinstance(environment, Renders):
         if isinstance(environment, TimeLimit | Lasting):
             environment, state = environment.environment, state.env_state
-        elif isinstance(environment, Trial):
+        elif isinstance(environment, Trial | EachEpisode):
             environment, task, state = environment.environment, state.task, state.env_state
         elif isinstance(environment, Recurring):
             environment, task, state = environment.environment, environment._task(state), state.env_state

@@ -11,7 +11,8 @@ Three things end, and each has its own consequence:
 
     trial          several episodes as one, with what happened in them in the observation: what RL² learns in
     recurring      contexts that come back, each with its own task, identified by a barcode
-    randomised     fields of the task (physical constants) drawn from a box
+    randomised     constants of the task drawn from ranges
+    each_episode   the same, drawn anew for every episode: domain randomisation
     with_reward    a different reward
     finite_set     a fixed number of tasks instead of a distribution
     mutable        a hook that changes a task a little, for populations of environments
@@ -24,13 +25,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
+from rulax.envs.ranges import Union, at, ranges_of
 from rulax.envs.wrappers import Wrapped, select
+from rulax.errors import UserError, suggestion
 from rulax.types import Array, Level, PyTree
 
 
@@ -228,20 +231,67 @@ class Recurring(Wrapped):
 
 @dataclasses.dataclass(frozen=True)
 class Randomised(Wrapped):
-    """Tasks with some fields drawn from a box: `box` holds (field, lowest, highest); the others are those of the default task."""
+    """Tasks with some constants drawn from ranges: (name, intervals, fields that get the number). The rest is the default task."""
 
-    box: tuple[tuple[str, float, float], ...]
+    ranges: tuple[tuple[str, Union, tuple[str, ...]], ...]
 
     def sample_task(self, key: Array) -> PyTree:
-        task = self.environment.default_task()
-        keys = jax.random.split(key, len(self.box))
+        return self.redraw(self.environment.default_task(), key)
 
-        def draw(k: Array, name: str, low: float, high: float) -> Array:
-            # With the default's shape and dtype, so that sampled and default tasks fit the same compiled program.
-            like = jnp.asarray(getattr(task, name))
-            return jax.random.uniform(k, like.shape, like.dtype, low, high)
+    def redraw(self, task: PyTree, key: Array) -> PyTree:
+        """A task with these constants drawn anew, and all others as they are."""
+        drawn = {}
+        for each, (_, union, fields) in zip(jax.random.split(key, len(self.ranges)), self.ranges, strict=True):
+            for field in fields:
+                # With the shape and dtype of the field, so that all tasks fit the same compiled program; several fields of one
+                # shape get equal numbers, because the key is the same.
+                like = jnp.asarray(getattr(task, field))
+                drawn[field] = at(union, jax.random.uniform(each, like.shape, like.dtype), jnp).astype(like.dtype)
+        return task._replace(**drawn)
 
-        return task._replace(**{name: draw(k, name, *ends) for k, (name, *ends) in zip(keys, self.box, strict=True)})
+
+class EachState(NamedTuple):
+    """An environment's state, and the task of this episode."""
+
+    task: PyTree
+    env_state: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class EachEpisode(Wrapped):
+    """A randomised environment whose constants are drawn anew for every episode, and not once for a task.
+
+    The task that it is given from outside has the constants that are not drawn.
+    """
+
+    environment: Randomised
+
+    @property
+    def inner(self) -> Environment:
+        """The environment as it was before anything was drawn."""
+        return self.environment.environment
+
+    def sample_task(self, key: Array) -> PyTree:
+        return self.inner.sample_task(key)
+
+    def reset(self, task: PyTree, key: Array) -> tuple[EachState, PyTree]:
+        key_task, key_env = jax.random.split(key)
+        task = self.environment.redraw(task, key_task)
+        env_state, observation = self.inner.reset(task, key_env)
+        return EachState(task, env_state), observation
+
+    def next_episode(self, task: PyTree, state: EachState, key: Array) -> tuple[EachState, PyTree]:
+        key_task, key_env = jax.random.split(key)
+        task = self.environment.redraw(task, key_task)
+        env_state, observation = self.inner.next_episode(task, state.env_state, key_env)
+        return EachState(task, env_state), observation
+
+    def next_level(self, task: PyTree, state: EachState) -> Array | int:
+        return self.inner.next_level(state.task, state.env_state)
+
+    def step(self, task: PyTree, state: EachState, action: Array, key: Array) -> tuple[EachState, Transition]:
+        env_state, transition = self.inner.step(state.task, state.env_state, action, key)
+        return state._replace(env_state=env_state), transition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,12 +338,37 @@ def recurring(environment: Environment, contexts: int = 10, repeats: int = 10, b
     return Recurring(environment, contexts, repeats, bits)
 
 
-def randomised(environment: Environment, **box: tuple[float, float]) -> Randomised:
-    """Physics from a box: `randomised(CartPole(), half_length=(0.25, 0.75))`."""
-    unknown = sorted(set(box) - set(getattr(environment.default_task(), "_fields", ())))
-    if unknown:
-        raise ValueError(f"the task has no {', '.join(unknown)}; it has {', '.join(environment.default_task()._fields)}")
-    return Randomised(environment, tuple((name, float(low), float(high)) for name, (low, high) in box.items()))
+def randomised(environment: Environment, name: str = "", /, **ranges: Any) -> Randomised:
+    """Tasks from ranges: `randomised(CartPole(), half_length=(0.25, 0.75), force=[(1, 5), (15, 20)])`; see `ranges.py`.
+
+    A name is a field of the task, or one of the environment's `short_names`. Errors call the environment `name`.
+    """
+    task, name = environment.default_task(), name or type(environment).__name__
+    # Real numbers only: what is counted, or picked from a list, has no range.
+    fields = [
+        field for field in getattr(task, "_fields", ()) if jnp.issubdtype(jnp.result_type(getattr(task, field)), jnp.floating)
+    ]
+    if not fields:
+        raise UserError(f"'{name}' has nothing to randomise: its task has no real-valued constants")
+    short = environment.short_names
+    known = [*fields, *(each for each in short if each not in fields)]
+    read = ranges_of(name, "randomise", ranges)
+    for each in read:
+        if each not in known:
+            raise UserError(f"'{name}' has no constant '{each}'{suggestion(each, known)} (it has {', '.join(known)})")
+    targets = {each: (each,) if each in fields else short[each] for each in read}
+    taken = [field for each in targets.values() for field in each]
+    twice = [field for field in taken if taken.count(field) > 1]
+    if twice:
+        raise UserError(
+            f"randomise gives '{name}' two ranges for {twice[0]}: {', '.join(e for e in read if twice[0] in targets[e])}"
+        )
+    return Randomised(environment, tuple((each, union, targets[each]) for each, union in read.items()))
+
+
+def each_episode(environment: Environment, name: str = "", /, **ranges: Any) -> EachEpisode:
+    """The same, drawn anew for every episode: domain randomisation; see `EachEpisode`."""
+    return EachEpisode(randomised(environment, name, **ranges))
 
 
 def with_reward(environment: Environment, reward: Callable[[PyTree, PyTree, Array, Transition], Array]) -> WithReward:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -48,6 +49,10 @@ class Wrapped(Environment):
     @property
     def one_task(self) -> bool:  # type: ignore[override]
         return self.environment.one_task
+
+    @property
+    def short_names(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
+        return self.environment.short_names
 
     def default_task(self) -> PyTree:
         return self.environment.default_task()

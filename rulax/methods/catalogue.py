@@ -13,6 +13,7 @@ METHODS = {
     "meta_gradient": "the discount and the trace of a rule, learned within one lifetime (Xu et al. 2018)",
     "hochreiter": "an LSTM that learns functions while its weights stay fixed (Hochreiter et al. 2001)",
     "diayn": "skills without a reward, each recognisable by where it goes (Eysenbach et al. 2018)",
+    "domain_randomisation": "one policy for a range of dynamics, drawn for every episode (Packer et al. 2018)",
     "plain": "Disco103 as a plain learner in the same environments: no memory, no meta-training, only its updates",
 }
 

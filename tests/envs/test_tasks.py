@@ -125,7 +125,7 @@ def test_physics_from_a_box():
     others = {name: value for name, value in environment.default_task()._asdict().items() if name != "half_length"}
     for name, value in others.items():
         assert (np.asarray(getattr(tasks, name)) == np.asarray(value)).all()
-    with pytest.raises(ValueError, match="the task has no lenght"):
+    with pytest.raises(ValueError, match="has no constant 'lenght'; did you mean"):
         randomised(CartPole(), lenght=(0.2, 0.3))
 
 

@@ -12,6 +12,7 @@ from rulax.commands.build import read_rule_spec, read_spec, split_specs
 from rulax.commands.preset_files import load_preset, preset_names
 from rulax.commands.search_space import join_tuning, tuned_setting
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, known_keys, read_values, recorded
+from rulax.envs.ranges import read_ranges, write_ranges
 from rulax.envs.registry import steps_on_host
 from rulax.envs.suites import SUITES
 from rulax.errors import UserError, did_you_mean, matches, suggestion
@@ -41,6 +42,9 @@ class CompareConfig(HostLoop, Running):
     discovered rule among them and 500k without]."""
     task: Literal["default", "random"] = setting("default", WHAT)
     """Whether every seed gets the environment's own task or one drawn at random (the same for every rule)."""
+    randomise: dict[str, Any] = setting(dict, WHAT, metavar="ENV.NAME=LOW:HIGH")
+    """Constants to draw anew for every episode, for example cartpole.force=5:15,length=.25:.75,pendulum.length=.75:1.25; without an
+    environment in front, of all of them."""
     reference: tuple[str, ...] = setting((), "scores", metavar="ENV=RETURN")
     """Returns that count as a score of 1 [default: the best rule's mean in each environment]; 0 is an untrained agent."""
     tune: tuple[str, ...] = setting((), "tuning", metavar="KEY=A,B,C")
@@ -74,6 +78,7 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     given["rules"] = split_specs(given.get("rules", ()))
     if not given.get("rules"):
         raise UserError("which rules? for example: rulax compare catch --rules ppo actor_critic (`rulax rules` lists them all)")
+    given["envs"] = randomised(given["envs"], given.pop("randomise", None))
     for kind in ("envs", "rules"):
         twice = [name for name in given[kind] if given[kind].count(name) > 1]
         if twice:
@@ -107,6 +112,18 @@ def expand(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         check_suite(name)
     return tuple(env for name in names for env in (SUITES[name].environments if name in SUITES else (name,)))
+
+
+def randomised(envs: tuple[str, ...], ranges: Any) -> tuple[str, ...]:
+    """Environments with `--randomise` as an option of each, in brackets, because ranges have commas of their own."""
+    found = read_ranges("--randomise", ranges)
+    bare = [read_spec(env).env for env in envs]
+    for env in found:
+        if env and env not in bare:
+            raise UserError(f"--randomise names '{env}', which is not compared{suggestion(env, bare)}")
+    written = [write_ranges(found.get("", {}) | found.get(env, {})) for env in bare]
+    joints = ["," if read_spec(env).options else ":" for env in envs]
+    return tuple(f"{env}{joint}randomise=({text})" if text else env for env, joint, text in zip(envs, joints, written, strict=True))
 
 
 def check_suite(name: str) -> None:

@@ -31,7 +31,9 @@ def evaluate_from(config: EvaluateConfig) -> Evaluation:
     return guarded(agents, config.episodes, config.seed, greedy)
 
 
-def evaluate(what: Any, episodes: int = EPISODES, seed: int = 0, greedy: bool | None = None, env: Any = None) -> Evaluation:
+def evaluate(
+    what: Any, episodes: int = EPISODES, seed: int = 0, greedy: bool | None = None, env: Any = None, randomise: Any = None
+) -> Evaluation:
     """Let trained agents play whole episodes: `print(rulax.evaluate("runs/catch-ppo-001", episodes=200))`.
 
     Args:
@@ -40,8 +42,10 @@ def evaluate(what: Any, episodes: int = EPISODES, seed: int = 0, greedy: bool | 
         seed: of all random numbers; never those of training.
         greedy: True for the most likely actions, False for actions drawn as in training, None for both.
         env: another environment with the same observations and actions, by name or as an object.
+        randomise: constants to draw anew for every episode, instead of the ranges of training: `{"force": [(1, 5), (15, 20)]}`.
     """
-    return guarded(find_agents(what, env), episodes, seed, greedy)
+    options = {"randomise": randomise} if randomise else None
+    return guarded(find_agents(what, env, options), episodes, seed, greedy)
 
 
 def guarded(agents: list[Any], episodes: int, seed: int, greedy: bool | None) -> Evaluation:

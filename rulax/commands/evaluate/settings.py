@@ -24,6 +24,8 @@ class AgentsConfig(Computing):
     """Another environment with the same observations and actions [default: the one that it was trained in]."""
     env_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
     """Options of the environment that differ from training."""
+    randomise: dict[str, Any] = setting(dict, WHAT, metavar="NAME=LOW:HIGH")
+    """Constants to draw anew for every episode, instead of the ranges of training, if it had any: force=1:5|15:20."""
     seed: int = setting(0, HOW, at_least=0, at_most=LARGEST_SEED)
     """Seed of all random numbers; they are never those of training."""
 
@@ -44,9 +46,15 @@ class EvaluateConfig(AgentsConfig):
 
 def build_evaluate(values: Mapping[str, Any]) -> EvaluateConfig:
     """A configuration from what the user gave."""
-    config = assemble(EvaluateConfig, read_values(EvaluateConfig, values))
+    config = assemble(EvaluateConfig, with_ranges(read_values(EvaluateConfig, values)))
     check(config, "evaluate")
     return config
+
+
+def with_ranges(given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, with `randomise` as an option of the environment; its name is known only once the agents are found."""
+    ranges = given.pop("randomise", None)
+    return given | {"env_options": {**given.get("env_options", {}), "randomise": ranges}} if ranges else given
 
 
 def check(config: AgentsConfig, command: str) -> None:

@@ -13,6 +13,7 @@ from rulax.commands.train.agent import AgentHandle, load_agent, without
 from rulax.commands.train.result import Run, load
 from rulax.commands.train.setup import KIND
 from rulax.envs.own import environment_name, environment_of
+from rulax.envs.ranges import ranges_of, write_ranges
 from rulax.envs.registry import lasting_options
 from rulax.errors import UserError, suggestion
 from rulax.records import folder as folders
@@ -83,7 +84,14 @@ def probably(name: str) -> str:
 def elsewhere(agent: AgentHandle, env: Any, env_options: Mapping[str, Any] | None, source: str) -> AgentHandle:
     """The same agent in another environment."""
     about = agent.description
-    if env and not isinstance(env, str):
+    if env_options and env_options.get("randomise"):
+        # As text, which is what a note about the evaluation quotes.
+        name = env if isinstance(env, str) and env else about.env
+        env_options = {**env_options, "randomise": write_ranges(ranges_of(name, "randomise", env_options["randomise"]))}
+    if not env and "env" in about.custom and set(env_options or {}) == {"randomise"}:
+        environment = build.with_other_ranges(about.env, {}, (env_options or {})["randomise"], agent.environment)
+        about = dataclasses.replace(about, env_options={**about.env_options, **(env_options or {})})
+    elif env and not isinstance(env, str):
         with build.user_errors():
             environment = environment_of(env, environment_name(env), dict(env_options or {}))
         about = dataclasses.replace(about, custom=[*without(about.custom, "env"), "env"])

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from rulax.commands.evaluate.settings import HOW, WHAT, AgentsConfig, check
+from rulax.commands.evaluate.settings import HOW, WHAT, AgentsConfig, check, with_ranges
 from rulax.commands.settings import assemble, read_values
 from rulax.errors import UserError
 from rulax.settings import setting
@@ -34,7 +34,7 @@ class PlayConfig(AgentsConfig):
 
 def build_play(values: Mapping[str, Any]) -> PlayConfig:
     """A configuration from what the user gave."""
-    config = assemble(PlayConfig, read_values(PlayConfig, values))
+    config = assemble(PlayConfig, with_ranges(read_values(PlayConfig, values)))
     check(config, "play")
     for name, ending in (("gif", ".gif"), ("mp4", ".mp4")):
         if getattr(config, name) and not getattr(config, name).endswith(ending):

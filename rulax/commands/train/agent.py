@@ -183,9 +183,16 @@ class Examiner:
         return found
 
 
-def make_examiner(agent: AgentHandle, episodes: int) -> Examiner:
-    """For the agent's environment, with levels that it was not trained on where the environment tells them apart."""
+def make_examiner(agent: AgentHandle, episodes: int, ranges: dict[str, Any] | None = None) -> Examiner:
+    """For the agent's environment, with levels that it was not trained on where the environment tells them apart.
+
+    `ranges` are those of its constants, if they are not those of training.
+    """
     about = agent._describe() if agent._describe else None
+    if about is not None and ranges:
+        own_object = agent.environment if "env" in about.custom else None
+        environment = build.with_other_ranges(about.env, about.env_options, ranges, own_object)
+        return Examiner(environment, episodes, unseen=False)
     options = unseen_options(about.env, about.env_options) if about and "env" not in about.custom else None
     if about is None or options is None:
         return Examiner(agent.environment, episodes, unseen=False)
@@ -208,8 +215,10 @@ def evaluate_agents(agents: list[AgentHandle], episodes: int, seed: int, greedy:
     scores = examiner.scores(agents, evaluation_key(seed), ways_of(greedy))
     about = agents[0]._describe() if agents[0]._describe else None
     title = f"{shown(about.env)} · {shown(about.rule)}" if about else type(agents[0].environment).__name__
+    drawn = about.env_options.get("randomise") if about else ""
+    notes = [OTHER_LEVELS] * examiner.unseen + [f"drawn anew for every episode: {drawn}"] * bool(drawn)
     judged = [agent.skills(seed) for agent in agents]
-    return Evaluation(title, scores, OTHER_LEVELS if examiner.unseen else "", [skills for skills in judged if skills])
+    return Evaluation(title, scores, "; ".join(notes), [skills for skills in judged if skills])
 
 
 # -- watching ------------------------------------------------------------------------------------------------------------------

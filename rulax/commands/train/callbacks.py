@@ -78,8 +78,9 @@ class Point:
 class Caller:
     """Calls the callbacks of a run, one after the other."""
 
-    def __init__(self, callbacks: Sequence[Callback], seed: int):
-        self.callbacks, self.seed = list(callbacks), seed
+    def __init__(self, callbacks: Sequence[Callback], seed: int, ranges: dict[str, Any] | None = None):
+        """`ranges` are those of evaluations, if they have their own."""
+        self.callbacks, self.seed, self.ranges = list(callbacks), seed, ranges
         self.stopped_by = ""  # a callback and its reason
         self._examiners: dict[int, Examiner] = {}  # by the number of episodes
 
@@ -98,7 +99,7 @@ class Caller:
     def examine(self, agents: list[AgentHandle], step: int, episodes: int, greedy: bool | None) -> Evaluation:
         """What `Point.evaluate` does. Other episodes at every step, and the same ones when the run is repeated."""
         if episodes not in self._examiners:
-            self._examiners[episodes] = make_examiner(agents[0], episodes)
+            self._examiners[episodes] = make_examiner(agents[0], episodes, self.ranges)
         key = jax.random.fold_in(evaluation_key(self.seed), step)
         return Evaluation("", self._examiners[episodes].scores(agents, key, ways_of(greedy)))
 

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from rulax.agents.base import split
+from rulax.commands import build
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
 from rulax.commands.progress import Silent, Status, make_progress
@@ -36,6 +37,7 @@ from rulax.commands.train.setup import (
 )
 from rulax.commands.train.show import show
 from rulax.envs.base import EnvironmentFailed
+from rulax.envs.ranges import fold_ranges
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import jsonable, write_json
 from rulax.own import shown
@@ -109,12 +111,17 @@ def resume(
     # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
     given = read_values(TrainConfig, values)
+    if given.get("randomise"):
+        # The folder has them among the options of the environment, whose others need not be repeated.
+        given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])
     changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
     path = folder / folders.CHECKPOINT
     found = checkpoint.load(path)
     config = saved_config(record, changes)
     # Without this an object of the user's own would be looked up by its name, and found missing or mistaken for something else.
     check_own(record, str(folder), environment, recipe)
+    if environment is not None and config.env_options.get("randomise"):
+        environment = build.with_other_ranges(config.env, {}, config.env_options["randomise"], environment)
     made = found.facts["step"]
     resuming.check_budget(folder, made, config.steps, "steps" in given, "steps")
     prepared = prepare(config, environment, recipe)
@@ -177,7 +184,7 @@ class TrainJob:
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
         self.title = f"{shown(self.config.env)} · {shown(self.config.rule)}"
         self.checkpoint_minutes = self.config.checkpoint_minutes
-        self.caller = Caller([*own_callbacks(self.config), *callbacks], self.config.seed)
+        self.caller = Caller([*own_callbacks(self.config), *callbacks], self.config.seed, self.config.eval_randomise)
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Chunk after chunk, until the budget is spent or a callback stops the run."""

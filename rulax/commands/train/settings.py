@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from rulax.commands.preset_files import EXAMPLE, load_preset, merge, read_preset
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_bounds, read_values
+from rulax.envs.ranges import fold_ranges, ranges_of, write_union
 from rulax.errors import UserError
 from rulax.rules.registry import recommended_steps
 from rulax.settings import setting
@@ -35,6 +36,9 @@ class TrainConfig(HostLoop, Running):
     """Whether every seed gets the environment's own task or one drawn at random."""
     env_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
     """Options of the environment, for example rows=8 columns=8."""
+    randomise: dict[str, Any] = setting(dict, WHAT, metavar="NAME=LOW:HIGH")
+    """Constants of the environment to draw anew for every episode of every stream, for example force=5:15,length=.25:.75, or from
+    several intervals (force=1:5|15:20); of Gymnasium's environments, attributes."""
     rule_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
     """Options of the rule, for example discount=0.95."""
     preset: str = setting("", "run", metavar="NAME|FILE")
@@ -47,6 +51,8 @@ class TrainConfig(HostLoop, Running):
     """Environment steps per seed between evaluations, which play whole episodes and learn nothing; 0 means none."""
     eval_episodes: int = setting(20, EVALUATION, at_least=1, on_resume=True)
     """Episodes of each agent in an evaluation, played once greedily and once with actions drawn as in training."""
+    eval_randomise: dict[str, Any] = setting(dict, EVALUATION, on_resume=True, metavar="NAME=LOW:HIGH")
+    """Other ranges for evaluations, which training never meets [default: those of --randomise]."""
     stop_at: float = setting(math.inf, EVALUATION, above=-math.inf, on_resume=True, metavar="RETURN")
     """Stop as soon as the return reaches this: the greedy one of evaluations, if there are some, else that of training
     [default: never]."""
@@ -76,6 +82,10 @@ def build_train(values: Mapping[str, Any], cls: type[Config] = TrainConfig) -> C
     if given.get("preset"):
         # The example is for the error message of `check_train`, not a setting.
         given = merge(read_preset(cls, given["preset"], frozenset({EXAMPLE})), given)
+    given = fold_ranges(given, given.get("env", ""))
+    if given.get("eval_randomise"):
+        read = ranges_of(given.get("env", ""), "eval_randomise", given["eval_randomise"])
+        given["eval_randomise"] = {name: write_union(union) for name, union in read.items()}
     # After the preset, which may name the rule that this depends on, or the steps themselves.
     given.setdefault("steps", recommended_steps(given.get("rule", DEFAULT_RULE)))
     return assemble(cls, given)
@@ -86,6 +96,8 @@ def check_train(config: TrainConfig) -> None:
     check_bounds(config)
     if config.save_best and not config.save_best.endswith(".safetensors"):
         raise UserError(f"an agent is saved in a file that ends in .safetensors, not in '{config.save_best}'")
+    if config.eval_randomise and not config.eval_every:
+        raise UserError("eval_randomise is for evaluations during training, and there are none: give --eval-every STEPS too")
     if config.tune:
         raise UserError("in Python a search for settings is rulax.tune(env, space={...})")
     if not config.env and config.preset:

@@ -53,6 +53,9 @@ def prepare(
         environment = build.make_environment(config.env, config.env_options)
     else:
         environment = build.surrounded(environment, recipe.env_options, config.env)
+    if config.eval_randomise:
+        # For its errors only: evaluations come long after the run has begun.
+        build.with_other_ranges(config.env, config.env_options, config.eval_randomise, environment if "env" in custom else None)
     check_task(config, environment)
     check_host(config, environment)
     # Rounding up to whole iterations is harmless, but a budget below a single one might be exceeded many times over.

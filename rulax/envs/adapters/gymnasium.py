@@ -15,10 +15,13 @@ import numpy as np
 
 from rulax.envs import adapters
 from rulax.envs.actions import Actions, ByTable
+from rulax.envs.adapters.attributes import Drawn, check_attributes
 from rulax.envs.adapters.parts import flattened, read_observations
 from rulax.envs.adapters.probing import check_gymnasium
 from rulax.envs.adapters.streams import Autoreset, CopiedStreams, Outcome, ResettingStreams
 from rulax.envs.base import HostEnvironment
+from rulax.envs.ranges import Ranges
+from rulax.errors import UserError
 from rulax.types import PyTree
 
 AUTORESET_NAMES = {"next_step": "NextStep", "same_step": "SameStep"}  # ours, and the value of gymnasium's AutoresetMode
@@ -120,6 +123,7 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
     own_space: Any = None  # the environment's own observations, where they are flattened
     autoreset: Autoreset = "when_needed"
     make_vector: Callable[[int], Any] | None = None  # Gymnasium's, which steps and resets that many
+    ranges: Ranges = dataclasses.field(default_factory=dict)  # of attributes that are drawn anew for every episode
 
     @property
     def one_copy_per_stream(self) -> bool:  # type: ignore[override]
@@ -131,7 +135,17 @@ class GymnasiumEnvironment(ByTable, HostEnvironment):  # type: ignore[override]
         return GymnasiumStreams(self, self.make_vector(num_streams), num_streams)
 
     def make_one(self) -> GymnasiumCopy:
-        return GymnasiumCopy(self.make_env())
+        env = self.make_env()
+        return GymnasiumCopy(env, Drawn(self.name, env.unwrapped, self.ranges) if self.ranges else None)
+
+    def randomised(self, ranges: Ranges) -> GymnasiumEnvironment:
+        """The same with attributes drawn from these ranges for every episode of every stream, instead of any others."""
+        if self.make_vector is not None:
+            raise UserError(f"'{self.name}': autoreset asks for Gymnasium's vector environment, in which nothing is randomised")
+        probe = self.make_env()
+        check_attributes(self.name, probe.unwrapped, ranges)
+        probe.close()
+        return dataclasses.replace(self, ranges=ranges)
 
     def stacked(self, observations: list[Any]) -> PyTree:
         if isinstance(self.parts, dict):
@@ -176,11 +190,15 @@ def _adapt(name: str, make_env: Callable[[], Any], flatten: bool, bins: int | No
 class GymnasiumCopy:
     """One environment as a `streams.Copy`."""
 
-    def __init__(self, env: Any):
+    def __init__(self, env: Any, drawn: Drawn | None = None):
         # The environment's own bound methods: no call of ours in between, at every step of every stream.
-        self.env, self.step, self.close = env, env.step, env.close
+        self.env, self.step, self.close, self.drawn = env, env.step, env.close, drawn
 
     def reset(self, seed: int | None) -> PyTree:
+        if self.drawn is not None:
+            if seed is not None:
+                self.drawn.seed(seed)
+            self.drawn.draw()  # before the reset, which may read what was drawn
         return self.env.reset(seed=seed)[0]
 
 

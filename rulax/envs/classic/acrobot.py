@@ -33,14 +33,22 @@ class AcrobotTask(NamedTuple):
 
 
 RANGES = {"length_1": (0.8, 1.2), "length_2": (0.8, 1.2), "mass_1": (0.8, 1.2), "mass_2": (0.8, 1.2), "gravity": (0.9, 1.1)}
+SHORT_NAMES = {"length": ("length_1", "length_2"), "mass": ("mass_1", "mass_2")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Acrobot(Environment):
-    """Torque -1, 0 or +1 at the elbow; -1 for every step until the tip is high enough. State: two angles, two speeds."""
+    """Torque -1, 0 or +1 at the elbow; -1 for every step until the tip is high enough. State: two angles, two speeds.
+
+    With `by_angles` the goal is a matter of angles alone, those at which links of length 1 would reach it, whatever the lengths
+    are. Gymnasium has it so; with its own lengths, both are the same.
+    """
+
+    by_angles: bool = False
 
     num_actions = 3
     observation = jax.ShapeDtypeStruct((6,), jnp.float32)
+    short_names = SHORT_NAMES
 
     def default_task(self) -> AcrobotTask:
         return as_numbers(AcrobotTask())
@@ -58,7 +66,8 @@ class Acrobot(Environment):
         angles = wrap_angle(state[:2])
         limits = jnp.stack([task.speed_limit_1, task.speed_limit_2])
         state = jnp.concatenate([angles, jnp.clip(state[2:], -limits, limits)])
-        tip = -task.length_1 * jnp.cos(angles[0]) - task.length_2 * jnp.cos(angles[0] + angles[1])
+        lengths = (1.0, 1.0) if self.by_angles else (task.length_1, task.length_2)
+        tip = -lengths[0] * jnp.cos(angles[0]) - lengths[1] * jnp.cos(angles[0] + angles[1])
         arrived = tip > task.height
         reward = jnp.where(arrived, 0.0, -1.0).astype(jnp.float32)
         return state, Transition(_observe(state), reward, arrived, jnp.bool_(False))

@@ -34,6 +34,8 @@ RANGES = {
     "half_length": (0.5, 2.0),
     "force": (0.8, 1.2),
 }
+# as Gymnasium, and papers after it, call them
+SHORT_NAMES = {"length": ("half_length",), "mass": ("pole_mass",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +44,7 @@ class CartPole(Environment):
 
     num_actions = 2
     observation = jax.ShapeDtypeStruct((4,), jnp.float32)
+    short_names = SHORT_NAMES
 
     def default_task(self) -> CartPoleTask:
         return as_numbers(CartPoleTask())

@@ -26,6 +26,8 @@ class MountainCarTask(NamedTuple):
 
 
 RANGES = {"force": (0.9, 1.2), "gravity": (0.9, 1.1)}
+# what Packer et al. (2018) call the mass is the pull of the hill
+SHORT_NAMES = {"mass": ("gravity",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,7 @@ class MountainCar(Environment):
 
     num_actions = 3
     observation = jax.ShapeDtypeStruct((2,), jnp.float32)
+    short_names = SHORT_NAMES
 
     def default_task(self) -> MountainCarTask:
         return as_numbers(MountainCarTask())

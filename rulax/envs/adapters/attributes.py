@@ -1,0 +1,157 @@
+"""Attributes of a Gymnasium environment that may be drawn anew for every episode, and what follows from them.
+
+An environment may compute one attribute from others when it is made: Gymnasium's CartPole has `total_mass`, the sum of `masspole`
+and `masscart`. Setting `masspole` alone would leave it as it was, and the dynamics would be nobody's. So the lines of `__init__`
+that read an attribute are looked up in the source, and computed again after it was drawn. Where that is impossible (a line needs an
+argument of `__init__`, or makes a space, which agents have read already) the attribute is refused. What other methods have stored
+is not found, nor anything where there is no source.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rulax.envs.ranges import Ranges, at
+from rulax.errors import UserError, suggestion
+
+SPACES = ("action_space", "observation_space")
+
+
+class Line(NamedTuple):
+    """An assignment in `__init__`."""
+
+    target: str  # the attribute, or a variable
+    attribute: bool  # which of the two
+    reads: frozenset[str]  # attributes that its value reads
+    variables: frozenset[str]  # arguments and variables that it reads
+    code: Any  # the value, compiled
+    names: dict[str, Any]  # the module that the code stands in
+
+
+class Follow(NamedTuple):
+    """What has to be computed again after some attributes were set, in this order."""
+
+    lines: tuple[Line, ...]
+
+    def apply(self, env: Any) -> None:
+        """Compute it."""
+        for line in self.lines:
+            setattr(env, line.target, eval(line.code, line.names, {"self": env}))
+
+
+class Drawn:
+    """Draws the attributes of one environment before every reset."""
+
+    def __init__(self, name: str, env: Any, ranges: Ranges):
+        self.env, self.ranges, self.follow = env, ranges, check_attributes(name, env, ranges)
+        self.generator = np.random.default_rng()
+
+    def seed(self, seed: int) -> None:
+        """Start the sequence of draws again."""
+        # Not the environment's own generator: what it draws itself is then the same as without randomisation.
+        self.generator = np.random.default_rng([seed, *b"randomise"])
+
+    def draw(self) -> None:
+        """Set all of them, and what follows."""
+        for name, union in self.ranges.items():
+            setattr(self.env, name, float(at(union, self.generator.random())))
+        self.follow.apply(self.env)
+
+
+def check_attributes(name: str, env: Any, ranges: Ranges) -> Follow:
+    """What follows from these attributes of an environment (without its wrappers); one that cannot be drawn is refused."""
+    lines = [line for cls in reversed(type(env).__mro__) for line in lines_of(cls)]
+    known = sorted(each for each in real_attributes(env) if not refusal(following({each}, lines)))
+    if not known:
+        raise UserError(f"'{name}' has nothing to randomise: it has no real-valued attributes that can be set between episodes")
+    for each in ranges:
+        if each not in real_attributes(env):
+            raise UserError(f"'{name}' has no real-valued attribute '{each}'{suggestion(each, known)} (it has {', '.join(known)})")
+    after = following(set(ranges), lines)
+    for each in ranges:
+        if why := refusal(following({each}, lines)):
+            raise UserError(f"'{name}': {each} cannot be randomised, because {why}; others can: {', '.join(known)}")
+    derived = {line.target for line in after if line.attribute}
+    both = [each for each in ranges if each in derived]
+    if both:
+        raise UserError(f"'{name}': {both[0]} is computed from other attributes that are randomised as well; leave it out")
+    return Follow(tuple(line for line in after if line.attribute))
+
+
+def real_attributes(env: Any) -> list[str]:
+    """Public attributes that hold a real number: the environment's own and those of its classes, without Gymnasium's."""
+    found = dict(vars(env))
+    for cls in type(env).__mro__:
+        if cls.__module__.partition(".")[0] != "gymnasium" or ".envs." in cls.__module__:
+            found = {**vars(cls), **found}
+    # Whole numbers are sizes and counts more often than not, and an environment may index with them.
+    return [each for each, value in found.items() if not each.startswith("_") and isinstance(value, float | np.floating)]
+
+
+def refusal(after: list[Line]) -> str:
+    """Why an attribute cannot be drawn, given what follows from it; empty if it can."""
+    for line in after:
+        if line.attribute and line.target in SPACES:
+            return f"its {line.target} is made from it"
+        if line.attribute and line.variables:
+            return f"{line.target} is computed from it and from variables that are gone once it is made"
+    return ""
+
+
+def following(attributes: set[str], lines: list[Line]) -> list[Line]:
+    """The lines whose value depends on one of these attributes, in order; through variables too."""
+    depends, found = set(attributes), []
+    variables: set[str] = set()
+    for line in lines:
+        # `self.gravity = gravity`: whatever else is made from the argument belongs to the attribute as well.
+        if line.attribute and line.target in attributes and not line.reads and len(line.variables) == 1:
+            variables |= line.variables
+        elif line.reads & depends or line.variables & variables:
+            found.append(line)
+            (depends if line.attribute else variables).add(line.target)
+    return found
+
+
+def lines_of(cls: type) -> list[Line]:
+    """The assignments in the `__init__` that a class itself defines; none if its source cannot be read."""
+    made = vars(cls).get("__init__")
+    if cls is object or not inspect.isfunction(made):
+        return []
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(made)))
+    except (OSError, SyntaxError):
+        return []
+    names = made.__globals__
+    assignments = [node for node in ast.walk(tree) if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) and node.value]
+    found = []
+    for node in sorted(assignments, key=lambda each: each.lineno):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value: Any = node.value
+        if isinstance(node, ast.AugAssign):  # `x += y` reads x too
+            value = ast.BinOp(ast.parse(ast.unparse(node.target), mode="eval").body, node.op, node.value)
+        reads, variables = _read_by(value, names)
+        code = compile(ast.fix_missing_locations(ast.Expression(value)), "<__init__>", "eval")
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found.append(Line(target.id, False, reads, variables, code, names))
+            elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+                found.append(Line(target.attr, True, reads, variables, code, names))
+    return found
+
+
+def _read_by(value: ast.AST, names: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """The attributes of `self` that a value reads, and the variables that are neither `self` nor of its module."""
+    nodes = list(ast.walk(value))
+    reads = {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+    words = {node.id for node in nodes if isinstance(node, ast.Name)} - {"self"}
+    return frozenset(reads), frozenset(word for word in words if word not in names and word not in vars(builtins))
