@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rulax.commands import resume as resuming
-from rulax.commands.compare.cells import SCORE, TUNE, Cell, finished, named, plan, prepare_cell
+from rulax.commands.cells import SCORE, TUNE, Cell, finished, named, prepare_cell
+from rulax.commands.compare.cells import plan, recipe_of
 from rulax.commands.compare.provenance import hashes
 from rulax.commands.compare.results import tuning
 from rulax.commands.compare.settings import CompareConfig, build_compare, settings_of, trials
@@ -67,7 +68,7 @@ class Setup:
         for cell in self.cells:
             if finished(cell) or (cell.purpose == SCORE and self.undecided):  # what is tuned is built in its trials
                 continue
-            prepared = prepare_cell(cell, self.config)
+            prepared = prepare_cell(cell, recipe_of(cell, self.config))
             with named(cell):  # any trial may become what all seeds are trained with
                 reserve(prepared, max(cell.config.seeds, self.config.seeds) if cell.purpose == TUNE else 0)
             if isinstance(prepared.environment, HostEnvironment):

@@ -13,7 +13,7 @@ from typing import Any
 
 from rulax.commands import build
 from rulax.commands import resume as resuming
-from rulax.commands.compare.cells import FAILED, SCORE, TUNE, Cell, CellsProgress, cost_of, failure, finished, read_cell, train_cell
+from rulax.commands.cells import FAILED, SCORE, TUNE, Cell, CellsProgress, cost_of, failure, finished, read_cell, train_cell
 from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
 from rulax.commands.progress import Status, make_progress
 from rulax.commands.search_space import Choices, split_rule
@@ -152,7 +152,7 @@ class TuneJob(Job[Sweep]):
             return
         progress.enter(number)
         try:
-            train_cell(cell, None, None, progress, driver.stop)
+            train_cell(cell, progress, driver.stop)
         except Interrupted:
             # The training has saved itself and said nothing yet: the sweep's own sentence names the command that goes on.
             raise Stopped from None
