@@ -39,9 +39,11 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
     given = read_values(CompareConfig, values)
-    saved = build_compare(record["settings"])
+    # By today's names: those of an earlier version are not the user's to correct.
+    kept = read_values(CompareConfig, record["settings"], str(folder / folders.CONFIG))
+    saved = build_compare(kept)
     # Suites, lists and defaults are resolved before the two are compared.
-    now = settings_of(build_compare(record["settings"] | given))
+    now = settings_of(build_compare(kept | given))
     resolved = {name: now.get(name, value) for name, value in given.items()}
     changes = resuming.accept(CompareConfig, resolved, settings_of(saved), folder)
     # A path says nothing of its content. Cells trained before and after a change would be of different rules under one name.
@@ -50,7 +52,7 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
         raise UserError(f"the rule file {changed[0]} has changed or is gone since {folder} was begun; start a new comparison")
     config = dataclasses.replace(saved, **changes, out=str(folder))
     check_bounds(config)
-    return config, record | {"settings": record["settings"] | {name: now[name] for name in changes if name in now}}
+    return config, record | {"settings": kept | {name: now[name] for name in changes if name in now}}
 
 
 class Setup:

@@ -67,10 +67,11 @@ def resumed(values: Mapping[str, Any]) -> tuple[TuneConfig, dict[str, Any]]:
     """An earlier sweep, with the changes that a resumed one may make."""
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
-    saved = build_tune(record["settings"])
-    given = read_values(TuneConfig, values)
+    # By today's names: those of an earlier version are not the user's to correct.
+    kept = read_values(TuneConfig, record["settings"], str(folder / folders.CONFIG))
+    saved, given = build_tune(kept), read_values(TuneConfig, values)
     # As they are recorded: lists that were split at their commas are joined, and defaults resolved.
-    now = settings_of(build_tune(record["settings"] | {name: value for name, value in given.items() if name != "resume"}))
+    now = settings_of(build_tune(kept | {name: value for name, value in given.items() if name != "resume"}))
     changes = resuming.accept(TuneConfig, {name: now.get(name, value) for name, value in given.items()}, settings_of(saved), folder)
     config = dataclasses.replace(saved, **changes, out=str(folder))
     check_bounds(config)
