@@ -47,6 +47,11 @@ class Recipe(NamedTuple):
     make_agent: AgentMaker | None = None  # makes the agents that learn by the rule; None means `rulax.agents.make_agent`
 
 
+def policy_and_value(bins: int) -> Callable[[int], dict[str, Head]]:
+    """The `heads` of an actor and its critic: a policy, and one value per state in so many bins."""
+    return lambda num_actions: {"policy": Head(num_actions), "value": Head(bins)}
+
+
 def no_params(key: Array) -> dict:
     """The `init` of a rule that has nothing to discover."""
     del key
