@@ -95,7 +95,14 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        """Take one action, int32 [] or [D], or float32 [D]. `AutoReset` discards what happens after the end of an episode."""
+        """Take one action, int32 [] or [D], or float32 [D]. `AutoReset` discards what happens after the end of an episode.
+
+        Args:
+            task: the numbers that make this one of its family.
+            state: where the episode is.
+            action: int32 [] or [D], or float32 [D].
+            key: randomness of the step.
+        """
 
     def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         """Start the episode after the one that ended in `state`: the new state, and its first observation.
@@ -136,7 +143,14 @@ class Streams(Protocol):
         """Begin every stream: their state and the first timestep, leaves [B, ...]."""
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Timestep]:
-        """One action per stream, [B] or [B, D]: the state and the timestep after it."""
+        """One action per stream, [B] or [B, D]: the state and the timestep after it.
+
+        Args:
+            task: the one task of all streams.
+            state: of all streams, leaves [B, ...].
+            action: one per stream, int32 [B] or [B, D], or float32 [B, D].
+            key: randomness of the step.
+        """
 
 
 class EnvironmentFailed(RuntimeError):
