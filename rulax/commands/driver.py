@@ -6,19 +6,14 @@ that yields wherever it may be shown, saved or stopped, so that it reads as the 
 
 from __future__ import annotations
 
-import io
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
 
 from rulax.commands.progress import Silent, Status
 from rulax.commands.signals import StopRequest
 from rulax.errors import Interrupted, TrainingStopped
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
 
 Outcome = TypeVar("Outcome", covariant=True)
 
@@ -161,32 +156,6 @@ class Pace:
         """The first piece of work is done."""
         if self.start is None:
             self.start = (time.monotonic(), step)
-
-
-def print_places(*places: tuple[str, Any]) -> None:
-    """Where things are, one line each; what a user should open comes last."""
-    for name, what in places:
-        print(f"{name:<12} {what}")
-
-
-def make_table(first: str, others: Sequence[str]) -> Table:
-    """A table for the terminal: names to the left, numbers to the right. Brackets in a name are read as style."""
-    from rich.table import Table  # here, because it is slow to import
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, overflow="fold")
-    for name in others:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
-
-
-def as_text(print_to: Callable[[Console], None]) -> str:
-    """What a function prints to a console, as text. Its width is fixed: text cannot know the terminal that will show it."""
-    from rich.console import Console
-
-    console = Console(file=io.StringIO(), width=110, highlight=False)
-    print_to(console)
-    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def stopped_text(where: str, command: str, page: Any = None) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from rulax.commands.fields import field_types
-from rulax.errors import UserError, suggestion
+from rulax.errors import UserError, did_you_mean, matches, suggestion
+from rulax.own import is_own
 from rulax.settings import Learning, Network, check_bounds, earlier_names, setting
 from rulax.text import convert
 
@@ -148,6 +149,21 @@ def override(settings: Config, overrides: Mapping[str, Any]) -> Config:
     # One mapping of overrides serves several dataclasses, so names that belong to another one are expected here.
     own = {field.name for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     return dataclasses.replace(settings, **{name: value for name, value in overrides.items() if name in own})  # type: ignore[type-var]
+
+
+def check_suite(spec: str, suites: Iterable[str]) -> None:
+    """Refuse a misspelt suite; whatever else is unknown is left to the registry of environments, which knows more about those."""
+    # Only where a word has to be recognised, because the registry lists what is installed.
+    from rulax.envs.registry import list_environments
+
+    suites, word = list(suites), spec.partition(":")[0]
+    known = [*suites, *(entry.name for entry in list_environments())]
+    # A list, a slash or a capital letter is clearly meant as an environment: gymnax/CartPole-v1. `Grids` is still a suite.
+    other = "," in spec or "/" in word or is_own(spec) or not (word.islower() or word.lower() in suites)
+    nearest = [] if word in known or other else matches(word, known, 1)
+    if nearest and nearest[0] in suites:
+        listed = f"suites: {', '.join(suites)}; `rulax envs` lists environments"
+        raise UserError(f"unknown suite or environment '{word}'{did_you_mean(repr(nearest[0]))} ({listed})")
 
 
 # -- settings that must fit together --------------------------------------------------------------------------------------------

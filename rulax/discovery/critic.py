@@ -91,6 +91,12 @@ def judge(settings: Discovery, critic: CriticState, experience: Experience, poli
     """V-trace estimates for the policy whose logits at the T steps are given, [T, B, A].
 
     Where it is not the policy that acted (`experience.behaviour`), importance weights correct for the difference.
+
+    Args:
+        settings: the fields `critic_*` give discount and trace.
+        critic: the critic as it is.
+        experience: [T, B, ...]; its `behaviour` is the policy that acted.
+        policy: the policy that is judged, logits [T, B, A] or [T, B, D, A], or what a continuous one predicts.
     """
     # The network's output is squashed, but returns add up only on the scale of rewards.
     value = signed_parabolic(critic.params(experience.observation))
@@ -100,7 +106,15 @@ def judge(settings: Discovery, critic: CriticState, experience: Experience, poli
 def judge_by(
     settings: Discovery, moments: tuple[Moments, Moments], value: Array, experience: Experience, policy: Policy
 ) -> Judgement:
-    """The same from values [T+1, B] and the moments of advantages and errors so far."""
+    """The same from values [T+1, B] and the moments of advantages and errors so far.
+
+    Args:
+        settings: the fields `critic_*` give discount and trace.
+        moments: of advantages and of errors, before this experience.
+        value: [T+1, B], on the scale of rewards.
+        experience: [T, B, ...]; its `behaviour` is the policy that acted.
+        policy: the policy that is judged, logits [T, B, A] or [T, B, D, A], or what a continuous one predicts.
+    """
     action, valid = experience.action, experience.valid
     ratios = jnp.exp(log_probability(policy, action) - log_probability(experience.behaviour, action))
     discounts = settings.critic_discount * experience.discount.astype(value.dtype)
@@ -126,6 +140,12 @@ def improve(settings: Discovery, critic: CriticState, experience: Experience, po
     """One step of the critic, for the policy whose logits at the T steps are given, [T, B, A]; and its mean loss.
 
     Its output moves by the normalised error, so that the scale of rewards does not matter.
+
+    Args:
+        settings: the fields `critic_*` give discount and trace.
+        critic: the critic before the step.
+        experience: [T, B, ...]; its `behaviour` is the policy that acted.
+        policy: the policy that is judged, logits [T, B, A] or [T, B, D, A], or what a continuous one predicts.
     """
     judgement = judge(settings, critic, experience, policy)
 

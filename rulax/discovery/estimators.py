@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.stats import rankdata
 
 from rulax.agents.base import join, split
 from rulax.discovery.memory import Update, Updated, Updates
@@ -150,10 +151,7 @@ def draw_noise(like: PyTree, number: int, key: Array) -> PyTree:
 def centred_ranks(fitness: Array) -> Array:
     """Ranks [M] from -0.5 (worst) to 0.5 (best); equal values share their mean rank, so that no difference gives no gradient."""
     fitness = jnp.where(jnp.isnan(fitness), -jnp.inf, fitness)  # a life that went wrong counts as the worst
-    # All pairs are compared instead of sorting: M is small, and ties get their mean rank without further work.
-    below = jnp.sum(fitness[:, None] > fitness[None, :], 1)
-    equal = jnp.sum(fitness[:, None] == fitness[None, :], 1) - 1
-    return (below + 0.5 * equal) / (fitness.shape[0] - 1) - 0.5
+    return (rankdata(fitness) - 1) / (fitness.shape[0] - 1) - 0.5
 
 
 def centred_values(fitness: Array) -> Array:

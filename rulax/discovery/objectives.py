@@ -13,7 +13,7 @@ import jax
 
 from rulax.agents.base import join, split
 from rulax.discovery.memory import Updates
-from rulax.discovery.outer_loss import now_taken, outer_loss, policy_gradient, predict_along
+from rulax.discovery.outer_loss import now_taken, outer_loss, policy_gradient_loss, predict_along
 from rulax.discovery.population import Family, Member
 from rulax.discovery.window import Window, live
 from rulax.types import Array, Metrics, PyTree
@@ -53,7 +53,7 @@ def by_bootstrap(family: Family) -> Objective:
         def loss(trained: PyTree) -> Array:
             # On the window's own validation: target and agent are compared in the same states.
             predicted = now_taken(predict_along(join(trained, carried), window.validation))
-            return policy_gradient(predicted, window.validation, window.advantage)
+            return policy_gradient_loss(predicted, window.validation, window.advantage)
 
         ahead = jax.tree.map(lambda p, g: p - settings.bootstrap_rate * g, trained, jax.grad(loss)(trained))
         wanted = jax.lax.stop_gradient(now_taken(predict_along(join(ahead, carried), window.validation))["policy"])

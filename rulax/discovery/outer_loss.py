@@ -19,7 +19,7 @@ from rulax.values.policies import entropy, kl, log_probability
 # -- on the agent after the window -------------------------------------------------------------------------------------------
 
 
-def policy_gradient(taken: Predictions, experience: Experience, advantage: Array) -> Array:
+def policy_gradient_loss(taken: Predictions, experience: Experience, advantage: Array) -> Array:
     """-E[advantage log pi(a)] over valid steps, a scalar; advantages [T, B] are data. Its gradient ascends the return."""
     weight = jax.lax.stop_gradient(advantage)
     return -masked_mean(weight * log_probability(taken["policy"], experience.action), experience.valid)
@@ -79,7 +79,7 @@ def outer_loss(
         penalties: means over the window's updates.
     """
     predictions = predict_along(agent, experience)
-    policy_loss = policy_gradient(now_taken(predictions), experience, advantage)
+    policy_loss = policy_gradient_loss(now_taken(predictions), experience, advantage)
     policy_spread = policy_entropy(now_taken(predictions), experience)
     spreads = prediction_entropy(predictions, experience)
     means = [value for name, value in penalties.items() if name.endswith("_mean")]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from rulax.discovery.estimators import Problem
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.population import Family, Member
-from rulax.discovery.window import collect
+from rulax.discovery.window import collect_member
 from rulax.learning.life import draw, store
 from rulax.types import Array, Metrics, PyTree
 
@@ -65,7 +65,7 @@ def live_to_the_end(family: Family, updates: Updates, rule_params: PyTree, membe
 
     def one(_: Array, carry: tuple[Member, Array, Metrics]) -> tuple[Member, Array, Metrics]:
         member, reward, ended = carry
-        member, rollout = collect(family, member)
+        member, rollout = collect_member(family, member)
         life = store(member.life, rollout.learned_from)
         key_mix, key_update = jax.random.split(rollout.key)  # as in `life.sample_and_update`
         experience = draw(learning, life, rollout.learned_from, key_mix)
@@ -74,8 +74,8 @@ def live_to_the_end(family: Family, updates: Updates, rule_params: PyTree, membe
         member = member._replace(life=life._replace(learner_state=state), age=member.age + 1)
         return member, reward + paid, jax.tree.map(jnp.add, ended, rollout.episodes)
 
-    # The sums start as zeros of whatever `collect` counts.
-    counted = jax.eval_shape(lambda member: collect(family, member)[1].episodes, member)
+    # The sums start as zeros of whatever `collect_member` counts.
+    counted = jax.eval_shape(lambda member: collect_member(family, member)[1].episodes, member)
     start = member, jnp.zeros(()), jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), counted)
     # Budgets differ: mapped over agents, the loop runs until the last one is at its end, and the others stay as they are.
     member, reward, ended = jax.lax.fori_loop(member.age, member.budget, one, start)

@@ -84,13 +84,13 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     on_policy = settings.collection == "on_policy"
     ahead = validated = None
     if not on_policy:
-        member, ahead = jax.lax.scan(lambda member, _: collect(family, member), member, None, settings.window)
+        member, ahead = jax.lax.scan(lambda member, _: collect_member(family, member), member, None, settings.window)
         member, validated = act_only(family, member, settings.validation_unroll)
     before = member.life.learner_state
 
     def one(member: Member, rollout: Rollout | None) -> tuple[Member, tuple]:
         if rollout is None:
-            member, rollout = collect(family, member)
+            member, rollout = collect_member(family, member)
         life, fresh = store(member.life, rollout.learned_from), rollout.fresh
         # As in `life.sample_and_update`. The record keeps the drawn batch itself, so it needs only the update's key.
         key_mix, key_update = jax.random.split(rollout.key)
@@ -121,7 +121,7 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     return member._replace(critic=critic), window, describe(metrics, judged, validation.episodes) | criticised
 
 
-def collect(family: Family, member: Member) -> tuple[Member, Rollout]:
+def collect_member(family: Family, member: Member) -> tuple[Member, Rollout]:
     """One rollout to learn from, with the agent as it is, which it then writes down."""
     return write_down(*act_only(family, member, family.recipe.learning.unroll))
 
@@ -179,7 +179,7 @@ def relive(updates: Updates, rule_params: PyTree, record: Record) -> Updated:
 
     def one(state: LearnerState, inputs: tuple[Experience, Array, PyTree]) -> tuple[LearnerState, tuple[Metrics, Penalties]]:
         experience, key, written = inputs
-        # Before the update, in the order of `collect` and then `one` in `live`.
+        # Before the update, in the order of `collect_member` and then `one` in `live`.
         state = state._replace(params=overwrite(state.params, written))
         state, metrics, penalties = updates.one(rule_params, state, experience, key)
         return state, (metrics, penalties)

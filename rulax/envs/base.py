@@ -97,7 +97,14 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Transition]:
-        """Take one action, int32 [] or [D], or float32 [D]. `AutoReset` discards what happens after the end of an episode."""
+        """Take one action, int32 [] or [D], or float32 [D]. `AutoReset` discards what happens after the end of an episode.
+
+        Args:
+            task: the numbers that make this one of its family.
+            state: where the episode is.
+            action: int32 [] or [D], or float32 [D].
+            key: randomness of the step.
+        """
 
     def next_episode(self, task: PyTree, state: PyTree, key: Array) -> tuple[PyTree, PyTree]:
         """Start the episode after the one that ended in `state`: the new state, and its first observation.
@@ -138,7 +145,14 @@ class Streams(Protocol):
         """Begin every stream: their state and the first timestep, leaves [B, ...]."""
 
     def step(self, task: PyTree, state: PyTree, action: Array, key: Array) -> tuple[PyTree, Timestep]:
-        """One action per stream, [B] or [B, D]: the state and the timestep after it."""
+        """One action per stream, [B] or [B, D]: the state and the timestep after it.
+
+        Args:
+            task: the one task of all streams.
+            state: of all streams, leaves [B, ...].
+            action: one per stream, int32 [B] or [B, D], or float32 [B, D].
+            key: randomness of the step.
+        """
 
 
 class EnvironmentFailed(RuntimeError):
@@ -173,26 +187,25 @@ class HostEnvironment(abc.ABC):
         return observation
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, like the environment inside
-class WrappedHost(HostEnvironment):
-    """A host environment around another one; subclasses change something about it."""
+class Around:
+    """What compiled and host environments around another one share: its actions and its observations, unchanged."""
 
-    environment: HostEnvironment
+    environment: Any  # of the same kind; subclasses say which
 
     @property
-    def num_actions(self) -> int:  # type: ignore[override]
+    def num_actions(self) -> int:
         return self.environment.num_actions
 
     @property
-    def action_dimensions(self) -> int:  # type: ignore[override]
+    def action_dimensions(self) -> int:
         return self.environment.action_dimensions
 
     @property
-    def real_dimensions(self) -> int:  # type: ignore[override]
+    def real_dimensions(self) -> int:
         return self.environment.real_dimensions
 
     @property
-    def observation(self) -> PyTree:  # type: ignore[override]
+    def observation(self) -> PyTree:
         return self.environment.observation
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
@@ -200,6 +213,13 @@ class WrappedHost(HostEnvironment):
 
     def preprocess(self, observation: PyTree) -> PyTree:
         return self.environment.preprocess(observation)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, like the environment inside
+class WrappedHost(Around, HostEnvironment):  # type: ignore[override]  # attributes there, properties here
+    """A host environment around another one; subclasses change something about it."""
+
+    environment: HostEnvironment
 
 
 class HostStreams(abc.ABC):
@@ -223,3 +243,30 @@ class HostStreams(abc.ABC):
     def abandon(self) -> None:
         """Release streams that are broken and may hang: like `close`, but by force where that is possible."""
         self.close()
+
+
+class WrappedStreams(HostStreams):
+    """Streams around others; subclasses change what they show."""
+
+    def __init__(self, streams: HostStreams):
+        self.streams = streams
+
+    @property
+    def failed(self) -> Mapping[int, str]:  # type: ignore[override]
+        return self.streams.failed
+
+    @abc.abstractmethod
+    def show(self, timestep: Timestep) -> Timestep:
+        """A timestep of the streams inside, as these show it."""
+
+    def start(self, seed: int) -> Timestep:
+        return self.show(self.streams.start(seed))
+
+    def step(self, action: np.ndarray) -> Timestep:
+        return self.show(self.streams.step(action))
+
+    def close(self) -> None:
+        self.streams.close()
+
+    def abandon(self) -> None:
+        self.streams.abandon()

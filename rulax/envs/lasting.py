@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.envs.base import Environment, HostEnvironment, Transition
+from rulax.envs.base import HostEnvironment, Transition
 from rulax.envs.wrappers import Wrapped
 from rulax.types import Array, Level, PyTree, starts
 
@@ -62,6 +62,29 @@ class Draw:
         return self.show(observation, jax.ShapeDtypeStruct((self.size,), np.float32))
 
 
+class Showing:
+    """What compiled and host environments that show a draw share: their observations."""
+
+    environment: Any  # of either kind
+    draw: Draw
+
+    @property
+    def observation(self) -> PyTree:
+        return self.draw.shown(self.environment.observation)
+
+    def preprocess(self, observation: PyTree) -> PyTree:
+        """An observation of the environment's library with the draw beside it, as agents see it. The caller has to draw."""
+        draw = self.draw
+        if not isinstance(observation, Mapping) or draw.name not in observation:
+            raise ValueError(
+                f"an observation must be a dictionary with '{draw.name}' ({draw.size} numbers), which lasts for "
+                f"{'an' if draw.level == Level.EPISODE else 'a'} {draw.level.name.lower()}"
+            )
+        own = {name: part for name, part in observation.items() if name != draw.name}
+        inner = own if isinstance(self.environment.observation, Mapping) else own["observation"]
+        return draw.show(self.environment.preprocess(inner), observation[draw.name])
+
+
 class LastingState(NamedTuple):
     """An environment's state, and what was drawn."""
 
@@ -70,14 +93,10 @@ class LastingState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Lasting(Wrapped):
+class Lasting(Showing, Wrapped):  # type: ignore[override]  # as in `Wrapped`
     """The same environment, whose observations also show what was drawn."""
 
     draw: Draw
-
-    @property
-    def observation(self) -> PyTree:  # type: ignore[override]
-        return self.draw.shown(self.environment.observation)
 
     def reset(self, task: PyTree, key: Array) -> tuple[LastingState, PyTree]:
         key_env, key_draw = jax.random.split(key)
@@ -105,21 +124,6 @@ class Lasting(Wrapped):
 
     def _show(self, env_state: PyTree, observation: PyTree, drawn: Array) -> tuple[LastingState, PyTree]:
         return LastingState(env_state, drawn), self.draw.show(observation, drawn)
-
-    def preprocess(self, observation: PyTree) -> PyTree:
-        return preprocess_shown(self.environment, self.draw, observation)
-
-
-def preprocess_shown(environment: Environment | HostEnvironment, draw: Draw, observation: PyTree) -> PyTree:
-    """An observation of the environment's library with the draw beside it, as agents see it. The caller has to draw."""
-    if not isinstance(observation, Mapping) or draw.name not in observation:
-        raise ValueError(
-            f"an observation must be a dictionary with '{draw.name}' ({draw.size} numbers), which lasts for "
-            f"{'an' if draw.level == Level.EPISODE else 'a'} {draw.level.name.lower()}"
-        )
-    own = {name: part for name, part in observation.items() if name != draw.name}
-    inner = own if isinstance(environment.observation, Mapping) else own["observation"]
-    return draw.show(environment.preprocess(inner), observation[draw.name])
 
 
 def with_noise(environment: Any, size: int, level: Level = Level.EPISODE) -> Any:

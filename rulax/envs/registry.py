@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rulax import own
 from rulax.envs.catalogue import AdapterFamily, adapter_families
 from rulax.errors import UserError, did_you_mean, matches, suggestion
+from rulax.settings import check_value
 from rulax.text import convert_like
 
 if TYPE_CHECKING:
@@ -196,9 +197,9 @@ def _with_draw(name: str, environment: Any, option: str, size: Any, level: Any) 
 
 
 def _whole(name: str, option: str, number: Any) -> int:
-    read = convert_like(f"'{name}': {option}", 1, number)
-    if read < 1:
-        raise ValueError(f"'{name}': {option} must be at least 1, not {number}")
+    label = f"'{name}': {option}"
+    read = convert_like(label, 1, number)
+    check_value(label, read, {"at_least": 1})
     return read
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.actions import BINS, Actions, evenly_spaced
-from rulax.envs.base import Environment, Episode, Timestep, Transition
+from rulax.envs.base import Around, Environment, Episode, Timestep, Transition
 from rulax.types import Array, Level, PyTree
 
 
@@ -25,26 +25,10 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wrapped(Environment):
+class Wrapped(Around, Environment):  # type: ignore[override]  # attributes there, properties here
     """An environment as it is; subclasses change something about it."""
 
     environment: Environment
-
-    @property
-    def num_actions(self) -> int:  # type: ignore[override]
-        return self.environment.num_actions
-
-    @property
-    def action_dimensions(self) -> int:  # type: ignore[override]
-        return self.environment.action_dimensions
-
-    @property
-    def real_dimensions(self) -> int:  # type: ignore[override]
-        return self.environment.real_dimensions
-
-    @property
-    def observation(self) -> PyTree:  # type: ignore[override]
-        return self.environment.observation
 
     @property
     def one_task(self) -> bool:  # type: ignore[override]
@@ -71,12 +55,6 @@ class Wrapped(Environment):
 
     def next_level(self, task: PyTree, state: PyTree) -> Array | int:
         return self.environment.next_level(task, state)
-
-    def native_action(self, action: np.ndarray) -> np.ndarray:
-        return self.environment.native_action(action)
-
-    def preprocess(self, observation: PyTree) -> PyTree:
-        return self.environment.preprocess(observation)
 
 
 @dataclasses.dataclass(frozen=True)

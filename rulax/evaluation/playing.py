@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 from rulax.agents.base import Agent
 from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.adapters.streams import CopiedStreams
-from rulax.envs.base import Environment, HostEnvironment, Transition
+from rulax.envs.base import Environment, HostEnvironment, HostStreams, Transition, WrappedStreams
 from rulax.envs.render import picture_of, render
 from rulax.evaluation.episodes import choose
 from rulax.types import Array, Level, PyTree
@@ -140,12 +140,12 @@ def _camera(streams: RestartingStreams, environment: HostEnvironment) -> Callabl
     return look
 
 
-def _own_picture(streams: Any) -> np.ndarray | None:
+def _own_picture(streams: HostStreams) -> np.ndarray | None:
     """What a Gymnasium environment draws of itself, if `streams` are copies of one and it was made to do so."""
-    while not isinstance(streams, CopiedStreams):
-        streams = getattr(streams, "streams", None)
-        if streams is None:
-            return None
+    while isinstance(streams, RestartingStreams | WrappedStreams):
+        streams = streams.streams
+    if not isinstance(streams, CopiedStreams):
+        return None
     env = getattr(streams.copies[0], "env", None)
     if env is None or getattr(env, "render_mode", None) != "rgb_array":
         return None

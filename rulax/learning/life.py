@@ -117,7 +117,14 @@ def init_agent(
 
 
 def empty_replay(learning: Learning, environment: Environment, agent: Agent, memory: PyTree) -> ring.Replay | tuple[()]:
-    """The buffer that a life starts with; `memory` [B, ...] is the agent's, for its shapes."""
+    """The buffer that a life starts with; `memory` [B, ...] is the agent's, for its shapes.
+
+    Args:
+        learning: says whether there is replay, and how much.
+        environment: whose observations are stored.
+        agent: whose actions and policies are stored; only their shapes matter.
+        memory: the agent's, leaves [B, ...]; likewise.
+    """
     if not learning.replay:
         return ()
     time, streams = learning.unroll, learning.streams
@@ -162,6 +169,12 @@ def split_keys(life: Life) -> Keys:
 def collect(streams: Streams, unroll: int, life: Life, key: Array) -> tuple[Life, Experience, Metrics]:
     """Act for one unroll in every stream with the agent as it is, then let it write down what it keeps of that.
 
+    Args:
+        streams: B streams of the environment.
+        unroll: T, steps in each of them.
+        life: the agent, and where it stands in its streams.
+        key: randomness of actions and environment.
+
     Returns:
         The life after it, the experience [T, B] to learn from, and metrics [] of what the environment paid.
     """
@@ -193,7 +206,14 @@ def store(life: Life, experience: Experience) -> Life:
 
 
 def draw(learning: Learning, life: Life, fresh: Experience, key: Array) -> Experience:
-    """The batch [T, N] of the next update: fresh experience [T, B] and replayed one in the configured mix, after burn-in."""
+    """The batch [T, N] of the next update: fresh experience [T, B] and replayed one in the configured mix, after burn-in.
+
+    Args:
+        learning: sizes of the batch, of replay's share and of burn-in.
+        life: the agent and its replay buffer.
+        fresh: what was collected last, [T, B, ...].
+        key: randomness of what is drawn.
+    """
     return draw_places(learning, life, fresh, key).experience
 
 
@@ -239,6 +259,14 @@ def sample_and_update(
 
     The buffer is only read: what was collected has been put into it by `store`. It is not returned, so that nothing copies it; only
     the priorities [C] of what it holds are, renewed for the trajectories of the batch.
+
+    Args:
+        learner: the rule and how its gradient becomes steps.
+        learning: sizes of the batch, of replay's share and of burn-in.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        life: the agent and its replay buffer.
+        fresh: what was collected last, [T, B, ...].
+        key: randomness of what is drawn and of minibatches.
     """
     key_mix, key_update = jax.random.split(key)
     drawn = draw_places(learning, life, fresh, key_mix)
@@ -254,6 +282,13 @@ def checked_update(learner: Learner, rule_params: PyTree, state: LearnerState, e
     """One update from a batch [T, N], and the priorities [N] of its trajectories, if they are wanted.
 
     The metric `bad_gradients` is 1 where its gradient was not finite.
+
+    Args:
+        learner: the rule and how its gradient becomes steps.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        state: the agent before the update.
+        experience: the batch, [T, N, ...].
+        key: randomness of minibatches.
     """
     made = make_targets(learner, rule_params, state, experience)
     state, metrics = follow_targets(learner, rule_params, state, made, key)

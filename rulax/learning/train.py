@@ -378,7 +378,15 @@ def make_trainer(
     hyperparameters: Mapping[str, ArrayLike] = NOTHING_OWN,
     tasks: PyTree = None,
 ) -> Trainer:
-    """The trainer for this kind of environment; arguments as for `BaseTrainer`."""
+    """The trainer for this kind of environment; arguments as for `BaseTrainer`.
+
+    Args:
+        environment: where the agents act; it decides which trainer it is.
+        recipe: the rule, and settings that all agents share.
+        config: seeds K, steps and where tasks come from.
+        hyperparameters: settings that differ between the agents, [K] each.
+        tasks: one task per agent, leaves [K, ...], in the place of `config.task`.
+    """
     if isinstance(environment, HostEnvironment):
         # Not at the top: that module imports this one.
         from rulax.learning.host import HostTrainer

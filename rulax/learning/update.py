@@ -126,7 +126,14 @@ def update(
 
 
 def make_targets(learner: Learner, rule_params: PyTree, state: LearnerState, experience: Experience) -> Targets:
-    """The first half of an update: read the experience and compute the rule's targets."""
+    """The first half of an update: read the experience and compute the rule's targets.
+
+    Args:
+        learner: the rule and how its gradient becomes steps.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        state: the agent before the update.
+        experience: what it learns from, [T, B, ...].
+    """
     own = state.hyperparameters
     # A scale of 1 is left out of the program. An agent's own is an array whose value the program does not know.
     if "reward_scale" in own or learner.reward_scale != 1:
@@ -142,7 +149,15 @@ def make_targets(learner: Learner, rule_params: PyTree, state: LearnerState, exp
 def follow_targets(
     learner: Learner, rule_params: PyTree, state: LearnerState, made: Targets, key: Array
 ) -> tuple[LearnerState, Metrics]:
-    """The second half: one gradient step, or `epochs` x `minibatches` of them, all with the same targets."""
+    """The second half: one gradient step, or `epochs` x `minibatches` of them, all with the same targets.
+
+    Args:
+        learner: the rule and how its gradient becomes steps.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        state: the agent before the update.
+        made: what `make_targets` made of the same state.
+        key: randomness of minibatches; unused if there is one gradient step per update.
+    """
     trained, carried = split(state.params)
     own = state.hyperparameters
     decay = own.get("slow_decay", learner.slow_decay)
@@ -184,7 +199,15 @@ def taken_and_embedding(params: Agent, experience: Experience) -> tuple[Predicti
 def gradient(
     rule: UpdateRule, rule_params: PyTree, reading: Reading, targets: PyTree, experience: Experience
 ) -> tuple[PyTree, Metrics]:
-    """Gradient of the mean loss: with respect to the taken predictions, which is cheap, then pulled back to the parameters."""
+    """Gradient of the mean loss: with respect to the taken predictions, which is cheap, then pulled back to the parameters.
+
+    Args:
+        rule: whose loss is differentiated.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        reading: the agent's predictions at the actions taken, and the way back to its parameters.
+        targets: the rule's, leaves [T, B, ...].
+        experience: what the agent has read, [T, B, ...].
+    """
     # Not one `grad` through the whole network: `read` has already run forwards when the targets were made.
     slopes, metrics = jax.grad(mean_loss, has_aux=True)(reading.taken, rule, rule_params, targets, experience)
     (grads,) = reading.pull_back(slopes)
@@ -197,6 +220,13 @@ def mean_loss(
     """The rule's loss, averaged over valid steps: a scalar, and metrics.
 
     The only place where weights of experience count: they multiply the loss of a step, whatever the rule.
+
+    Args:
+        taken: the agent's predictions at the actions taken, [T, B, size] each.
+        rule: whose loss it is.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        targets: the rule's, leaves [T, B, ...].
+        experience: [T, B, ...]; its `valid` says which steps count.
     """
     loss, metrics = rule.loss(rule_params, taken, targets, experience)
     if experience.weight is not None:
@@ -214,6 +244,13 @@ def step(
     """Apply one gradient to the trained part of an agent, with the agent's own hyper-parameters if it has any.
 
     Returns that part and the optimiser's state after it.
+
+    Args:
+        learner: its optimiser makes the step.
+        trained: the trained part of the agent.
+        optimiser_state: the optimiser's state before the step.
+        grads: the gradient, with the structure of `trained`.
+        own: the agent's own hyper-parameters by name, [] each; {} if it has none.
     """
     # Optimisers of optax that take no extra arguments would refuse the keyword.
     extra = {"hyperparameters": own} if own else {}
@@ -228,6 +265,14 @@ def passes(
     or of single steps, if the learner shuffles those.
 
     Returns the trained part of the agent, the optimiser's state, and metrics averaged over the steps.
+
+    Args:
+        learner: the rule and how its gradient becomes steps.
+        rule_params: the rule's parameters, {} for a hand-designed rule.
+        state: the agent before the update.
+        targets: the rule's, leaves [T, B, ...].
+        experience: what they were made from, [T, B, ...].
+        key: randomness of the subsets.
     """
     carried = split(state.params)[1]
     if learner.shuffle == "steps":

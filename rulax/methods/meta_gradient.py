@@ -23,7 +23,7 @@ from rulax.discovery.meta_optimiser import MetaOptimiser, make_meta_optimiser
 from rulax.discovery.objectives import by_policy_gradient, validation_reward
 from rulax.discovery.population import Family, Member, init_member
 from rulax.discovery.settings import Discovery
-from rulax.discovery.window import Record, Window, collect, describe
+from rulax.discovery.window import Record, Window, collect_member, describe
 from rulax.envs.base import Environment
 from rulax.envs.conditioned import Conditioned, ConditionedTask
 from rulax.learning.life import make_learner
@@ -106,7 +106,7 @@ def init_online_state(method: MetaGradient, key: Array) -> OnlineState:
     task = ConditionedTask(method.environment.default_task(), context_of(meta_params))
     actor = begin(family.streams, task, member.life.actor.memory, key_env)
     member = member._replace(life=member.life._replace(actor=actor))
-    member, rollout = collect(family, member)
+    member, rollout = collect_member(family, member)
     return OnlineState(meta_params, method.optimiser().init(meta_params, 1), Online(member, rollout.learned_from))
 
 
@@ -145,7 +145,7 @@ def online_problem(method: MetaGradient) -> Problem[Online, Window]:
         key_life, key_update = jax.random.split(member.life.key)
         state, learned, _ = updates.one(rule_params, before, online.pending, key_update)
         member = member._replace(life=member.life._replace(learner_state=state, key=key_life), age=member.age + 1)
-        member, rollout = collect(family, member)
+        member, rollout = collect_member(family, member)
         fresh, acted = rollout.fresh, rollout.episodes
         judgement = judge(settings, member.critic, fresh, fresh.behaviour)
         # After the judgement, so that its advantages come from a critic that has not seen this batch.

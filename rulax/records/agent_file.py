@@ -215,7 +215,9 @@ def shown(form: Any) -> str:
     return ", ".join(f"{str(path).strip('[]')} {dtype}{shape}".strip() for path, shape, dtype in form)
 
 
-def build(description: Description, environment: Any, path: str | Path, make_agent: AgentMaker | None) -> Agent:
+def build(
+    description: Description, environment: Environment | HostEnvironment, path: str | Path, make_agent: AgentMaker | None
+) -> Agent:
     """A fresh agent as the file describes it, made like that of a run; called for its shapes only."""
     from rulax.learning.life import init_agent, make_learner
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.base import UpdateRule, no_params, no_state, policy_and_value
 from rulax.settings import Fraction, Learning, Network
-from rulax.types import Head, now
+from rulax.types import now
 from rulax.values.normalisation import masked_mean, normalise, start_moments, update_moments
 from rulax.values.policies import entropy, log_probability
 from rulax.values.returns import Clips, over_streams, vtrace
@@ -49,9 +49,6 @@ def actor_critic(
         bins: of the two-hot value.
     """
 
-    def heads(num_actions):
-        return {"policy": Head(num_actions), "value": Head(bins.number)}
-
     def start(key):
         return start_moments() if normalise_advantages else no_state(key)
 
@@ -83,4 +80,4 @@ def actor_critic(
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
         return policy_loss + value_cost * critic_loss - entropy_cost * randomness, metrics
 
-    return UpdateRule(heads, no_params, start, targets, loss)
+    return UpdateRule(policy_and_value(bins.number), no_params, start, targets, loss)

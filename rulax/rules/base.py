@@ -53,6 +53,11 @@ class Recipe(NamedTuple):
     env_options: Mapping[str, Any] = MappingProxyType({})
 
 
+def policy_and_value(bins: int) -> Callable[[int], dict[str, Head]]:
+    """The `heads` of an actor and its critic: a policy, and one value per state in so many bins."""
+    return lambda num_actions: {"policy": Head(num_actions), "value": Head(bins)}
+
+
 def no_params(key: Array) -> dict:
     """The `init` of a rule that has nothing to discover."""
     del key

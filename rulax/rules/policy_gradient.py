@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.base import UpdateRule, no_params, no_state, policy_and_value
 from rulax.settings import Fraction, Learning, Network
-from rulax.types import Head, now
+from rulax.types import now
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import entropy, log_probability
 from rulax.values.returns import lambda_returns, over_streams
@@ -31,9 +31,6 @@ def policy_gradient(
         bins: of the two-hot baseline.
     """
 
-    def heads(num_actions):
-        return {"policy": Head(num_actions), "value": Head(bins.number)}
-
     def targets(rule_params, rule_state, batch):
         del rule_params
         experience, values = batch.experience, expected_value(batch.online["value"], bins)
@@ -52,4 +49,4 @@ def policy_gradient(
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
         return policy_loss + baseline_cost * baseline_loss - entropy_cost * randomness, metrics
 
-    return UpdateRule(heads, no_params, no_state, targets, loss)
+    return UpdateRule(policy_and_value(bins.number), no_params, no_state, targets, loss)

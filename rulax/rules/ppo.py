@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from rulax.rules.base import UpdateRule, no_params, no_state
+from rulax.rules.base import UpdateRule, no_params, no_state, policy_and_value
 from rulax.settings import Fraction, Learning, Network
-from rulax.types import Head, now
+from rulax.types import now
 from rulax.values.normalisation import masked_mean, standardise
 from rulax.values.policies import entropy, log_probability
 from rulax.values.returns import generalised_advantages, over_streams
@@ -52,9 +52,6 @@ def ppo(
         bins: of the two-hot value.
     """
 
-    def heads(num_actions):
-        return {"policy": Head(num_actions), "value": Head(bins.number)}
-
     def targets(rule_params, rule_state, batch):
         del rule_params
         experience, values = batch.experience, expected_value(batch.online["value"], bins)
@@ -84,7 +81,7 @@ def ppo(
         metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
         return policy_loss + value_cost * critic_loss - entropy_cost * randomness, metrics
 
-    return UpdateRule(heads, no_params, no_state, targets, loss)
+    return UpdateRule(policy_and_value(bins.number), no_params, no_state, targets, loss)
 
 
 def clipped_surrogate(ratio, advantage, clip):

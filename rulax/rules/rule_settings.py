@@ -10,9 +10,10 @@ import json
 import typing
 from typing import Any, NamedTuple
 
+from rulax.errors import UserError
 from rulax.metanet.sizes import Constants
 from rulax.rules.rule_files import RuleFileError
-from rulax.settings import Learning, Network, with_current_names
+from rulax.settings import Learning, Network, check_value, with_current_names
 from rulax.text import choices_of
 
 KEY = "settings"  # in a rule file's metadata; `rulax discover` writes it
@@ -42,6 +43,7 @@ def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:
 
 def _read(problem: str, stated: Any, base: Any) -> Any:
     hints = typing.get_type_hints(type(base))
+    bounds = {field.name: field.metadata.get("bounds", {}) for field in dataclasses.fields(base)}
     if not isinstance(stated, dict):
         raise RuleFileError(problem)
     stated = with_current_names(stated, type(base))
@@ -52,6 +54,10 @@ def _read(problem: str, stated: Any, base: Any) -> Any:
     for name, value in values.items():
         if not _acceptable(value, hints[name]):
             raise RuleFileError(f"{problem}: '{name}' cannot be {value!r}")
+        try:
+            check_value(f"'{name}'", value, bounds[name])
+        except UserError as error:
+            raise RuleFileError(f"{problem}: {error}") from None
     return dataclasses.replace(base, **values)
 
 
@@ -66,4 +72,4 @@ def _acceptable(value: Any, hint: Any) -> bool:
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int if hint is int else (int, float)):
         return False
-    return 0 <= value <= MOST
+    return abs(value) <= MOST  # false for NaN too

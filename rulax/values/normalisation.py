@@ -38,7 +38,14 @@ def start_moments(dtype=None) -> Moments:
 
 
 def update_moments(moments: Moments, values: Array, valid: Array | None = None, decay: float = 0.99) -> Moments:
-    """Move the averages towards the means over a batch; a batch without valid entries changes nothing."""
+    """Move the averages towards the means over a batch; a batch without valid entries changes nothing.
+
+    Args:
+        moments: the averages so far, [] each.
+        values: [...], the batch.
+        valid: [...], which of them count; None means all.
+        decay: weight of the averages so far.
+    """
     keep = decay if valid is None else jnp.where(jnp.any(valid), decay, 1.0).astype(values.dtype)
     return Moments(
         keep * moments.moment1 + (1 - keep) * masked_mean(values, valid),
@@ -48,7 +55,14 @@ def update_moments(moments: Moments, values: Array, valid: Array | None = None, 
 
 
 def normalise(values: Array, moments: Moments, subtract_mean: bool = True, eps: float = 1e-6) -> Array:
-    """Values over their moving deviation, with their moving mean subtracted or not; both corrected for the start at zero."""
+    """Values over their moving deviation, with their moving mean subtracted or not; both corrected for the start at zero.
+
+    Args:
+        values: [...].
+        moments: their moving averages, [] each.
+        subtract_mean: whether the mean is taken away.
+        eps: added to the deviation.
+    """
     # Bias correction as in Adam: averages that started at zero, divided by the weight of what has been seen.
     seen = 1 - moments.decay_product
     weight = 1 / jnp.where(seen > 0, seen, 1)
@@ -106,11 +120,25 @@ def merge_statistics(statistics: Statistics, values: Array, valid: Array) -> Sta
 
 
 def standardised(statistics: Statistics, values: Array, most: float = 10.0, eps: float = 1e-8) -> Array:
-    """Values [..., *shape] less their mean and over their deviation, cut off at `most`; as they are before anything was seen."""
+    """Values [..., *shape] less their mean and over their deviation, cut off at `most`; as they are before anything was seen.
+
+    Args:
+        statistics: of values [*shape].
+        values: [..., *shape].
+        most: largest absolute value of the result.
+        eps: added to the variance.
+    """
     scaled = jnp.clip((values - statistics.mean) / jnp.sqrt(statistics.variance + eps), -most, most)
     return jnp.where(statistics.number > 0, scaled, values)
 
 
 def over_deviation(statistics: Statistics, values: Array, most: float = 10.0, eps: float = 1e-8) -> Array:
-    """Values over the deviation of the statistics, cut off at `most`; their mean stays."""
+    """Values over the deviation of the statistics, cut off at `most`; their mean stays.
+
+    Args:
+        statistics: of values [*shape].
+        values: [..., *shape].
+        most: largest absolute value of the result.
+        eps: added to the variance.
+    """
     return jnp.clip(values / jnp.sqrt(statistics.variance + eps), -most, most)

@@ -69,6 +69,13 @@ def generalised_advantages(
     """Generalised advantage estimates [T] (Schulman et al. 2016, eq. 16).
 
     A_t = d_t + discount_t lambda A_{t+1}  with  d_t = r_t + discount_t V_{t+1} - V_t.
+
+    Args:
+        rewards: [T], the reward of each step.
+        discounts: [T], the rule's discount times `experience.discount`: 0 where the episode ended.
+        values: [T+1], the value of each observation, the last one included.
+        valid: [T], False where nothing may be learned; None means that every step counts.
+        trace: lambda, a number or one per step [T].
     """
     # At an end the next value belongs to another episode, and its discount is 0.
     return accumulate(rewards + discounts * later(values) - now(values), discounts * trace, valid)
@@ -80,6 +87,13 @@ def lambda_returns(
     """Lambda-returns [T] (Sutton and Barto 2018, eq. 12.18); with lambda = 1, the sum of rewards and a bootstrap at the end.
 
     G_t = r_t + discount_t ((1 - lambda) V_{t+1} + lambda G_{t+1});  an invalid step gets its own value, G_t = V_t.
+
+    Args:
+        rewards: [T], the reward of each step.
+        discounts: [T], the rule's discount times `experience.discount`: 0 where the episode ended.
+        values: [T+1], the value of each observation, the last one included.
+        valid: [T], False where nothing may be learned; None means that every step counts.
+        trace: lambda, a number or one per step [T].
     """
     # G = V + A: one recursion serves both, and an invalid step, where A is 0, keeps its value.
     return now(values) + generalised_advantages(rewards, discounts, values, valid, trace=trace)
@@ -116,6 +130,15 @@ def vtrace(
     A_t = min(rho', ratio_t) (r_t + discount_t (V_{t+1} + lambda (v_{t+1} - V_{t+1})) - V_t)
 
     The values may be those of a slow copy: the targets then are what the reference of DiscoRL calls `value_target`.
+
+    Args:
+        rewards: [T], the reward of each step.
+        discounts: [T], the rule's discount times `experience.discount`: 0 where the episode ended.
+        values: [T+1], the value of each observation, the last one included.
+        ratios: [T], pi / mu: how likely the action taken is now, over how likely it was then.
+        valid: [T], False where nothing may be learned; None means that every step counts.
+        trace: lambda, a number or one per step [T].
+        clips: the largest ratios of errors, traces and advantages.
     """
     valid = _all_valid(valid, rewards)
     errors = rewards + discounts * later(values) - now(values)
@@ -142,6 +165,15 @@ def retrace(
 
     `taken_values` [T] are Q at the actions taken. An invalid step gets its own value, G_t = Q_t. Other corrections come from
     other `ratios`: the policy's own probability gives Tree-Backup, ones give Q(lambda) of Harutyunyan et al. (2016).
+
+    Args:
+        rewards: [T], the reward of each step.
+        discounts: [T], the rule's discount times `experience.discount`: 0 where the episode ended.
+        values: [T+1], the policy's mean of Q at each observation, the last one included.
+        taken_values: [T], Q at the actions taken.
+        ratios: [T], pi / mu of the actions taken.
+        valid: [T], False where nothing may be learned; None means that every step counts.
+        trace: lambda, a number or one per step [T].
     """
     errors = rewards + discounts * later(values) - taken_values
     # Cut by the ratio of the next action: Q is conditioned on the action taken at t, which needs no correction.
@@ -161,6 +193,14 @@ def q_lambda(
 
     Without `greedy` this is Peng's: a lambda-return over V (Peng and Williams 1996). With `greedy` [T], whether the action
     taken was greedy, it is Watkins': the trace is cut before the first action that was not (Watkins 1989).
+
+    Args:
+        rewards: [T], the reward of each step.
+        discounts: [T], the rule's discount times `experience.discount`: 0 where the episode ended.
+        values: [T+1], the largest Q at each observation, the last one included.
+        valid: [T], False where nothing may be learned; None means that every step counts.
+        greedy: [T], whether the action taken was greedy; None for Peng's.
+        trace: lambda, a number or one per step [T].
     """
     if greedy is not None:
         # A non-greedy action at t + 1 cuts what step t receives; Q is conditioned on the action at t.

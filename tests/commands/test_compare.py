@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 import rulax
+from rulax.commands.cells import SCORE, TUNE, CellsProgress
 from rulax.commands.cli import main
-from rulax.commands.compare.cells import SCORE, TUNE, WITHIN_BUDGET, CellsProgress, plan
+from rulax.commands.compare.cells import WITHIN_BUDGET, plan
 from rulax.commands.compare.provenance import cell_command, compare_command
 from rulax.commands.compare.run import compare_from
 from rulax.commands.compare.settings import CompareConfig, build_compare, role_of, roles, settings_of, trials

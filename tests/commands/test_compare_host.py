@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import rulax
+from rulax.commands.cells import SCORE
 from rulax.commands.cli import main
-from rulax.commands.compare.cells import SCORE, plan
+from rulax.commands.compare.cells import plan
 from rulax.commands.compare.provenance import cell_command, compare_command
 from rulax.commands.compare.settings import CompareConfig, build_compare, settings_of
 from rulax.commands.flags import make_parser, parse

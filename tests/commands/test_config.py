@@ -12,10 +12,11 @@ from rulax.commands.cli import COMMANDS
 from rulax.commands.fields import field_docs, field_types, flag_name
 from rulax.commands.flags import make_parser, parse
 from rulax.commands.preset_files import load_preset, preset_names
-from rulax.commands.settings import check_bounds, check_settings, known_keys
+from rulax.commands.settings import check_bounds, check_settings, check_suite, known_keys
 from rulax.commands.train.settings import DEFAULT_RULE, TrainConfig, build_train, check_train
 from rulax.discovery.settings import Discovery
 from rulax.envs.catalogue import adapter_families
+from rulax.envs.suites import SUITES
 from rulax.errors import UserError, matches
 from rulax.rules.registry import recommended_steps
 from rulax.settings import Learning, Network
@@ -229,3 +230,14 @@ def test_procgen_is_trained_on_the_papers_500_levels(preset):
 
 def test_nethack_is_the_challenge_whose_scores_the_paper_reports():
     assert build_train({"preset": "paper-nethack"}).env == "nethack/NetHackChallenge-v0"
+
+
+@pytest.mark.parametrize(("word", "meant"), [("clasic", "classic"), ("Grids", "grids"), ("mini-atar", "minatar")])
+def test_a_misspelt_suite_is_refused(word: str, meant: str) -> None:
+    with pytest.raises(UserError, match=f"unknown suite or environment '{word}'; did you mean '{meant}'"):
+        check_suite(word, SUITES)
+
+
+@pytest.mark.parametrize("name", ["catch:rows=5,columns=5", "catc", "CartPole-v1", "gymnax/CartPole-v1", "clasic.py:Env", "grids"])
+def test_what_may_be_an_environment_is_left_to_the_registry(name: str) -> None:
+    check_suite(name, SUITES)

@@ -2,7 +2,8 @@
 
 `earlier/train` was made by that version with 100 steps; `earlier/train_200_steps.jsonl` are its metrics after that version itself
 had resumed it to 200. `earlier/discover` was interrupted before its first meta-step; `earlier/discover_2_steps.jsonl` are the rows
-of the two meta-steps that version itself then made.
+of the two meta-steps that version itself then made. `earlier/compare` was interrupted in its third cell, after 200 of 800 steps;
+`earlier/compare_800_steps.jsonl` are the metrics of that cell after that version itself had resumed the comparison.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 from rulax.commands.cli import main
+from rulax.commands.compare.show import Comparison
 from rulax.commands.discover.rows import as_iteration, make_row
 from rulax.commands.discover.setup import fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.preset_files import load_preset
@@ -48,6 +50,32 @@ def test_a_training_run_goes_on_as_that_version_would_have(tmp_path: Path) -> No
     record = json.loads((folder / "config.json").read_text())
     assert (record["kind"], record["network"]["value_init"]) == ("train", "zero")
     assert "first_values" not in record["network"]
+
+
+def test_a_comparison_goes_on_as_that_version_would_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setattr("rulax.report.plot.save_figure", lambda *arguments: None)  # it takes longer than the training
+    folder = tmp_path / "comparison"
+    shutil.copytree(EARLIER / "compare", folder)
+    before = [(cell, read_rows(cell)) for cell in sorted(folder.glob("*/*")) if not cell.name.endswith("q_learning")]
+    assert json.loads((folder / "config.json").read_text())["settings"]["first_values"] == "zero"
+    assert main(["compare", "--resume", str(folder), "--quiet"]) == 0
+    assert "note:" not in capsys.readouterr().err  # about a name that the user has not written
+    assert [len(rows) > 0 and read_rows(cell) == rows for cell, rows in before] == [True, True]  # not trained again
+    (unfinished,) = folder.glob("cells/*q_learning")
+    then = [json.loads(line) for line in (EARLIER / "compare_800_steps.jsonl").read_text().splitlines()]
+    now = read_rows(unfinished)
+    assert [row["step"] for row in now] == [row["step"] for row in then]
+    assert now[-1]["step"] == 800
+    for ours, theirs in zip(now, then, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in numbers(ours).items():
+            np.testing.assert_allclose(value, numbers(theirs)[name], rtol=1e-4, atol=1e-6, err_msg=f"{name} at {ours['step']}")
+    record = json.loads((folder / "config.json").read_text())
+    assert record["settings"]["value_init"] == "zero"
+    assert "first_values" not in record["settings"]
+    found = Comparison.load(folder)
+    assert found.finished
+    assert {rule: returns.shape for rule, returns in found.returns.items()} == {"policy_gradient": (2, 1), "q_learning": (2, 1)}
 
 
 def test_a_discovery_goes_on_as_that_version_would_have() -> None:

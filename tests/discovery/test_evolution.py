@@ -47,6 +47,18 @@ def test_ranks_and_gradient_equal_those_of_evosax(kind):
     np.testing.assert_allclose(evolution_gradient(fitness, noise, DEVIATION)["all"], wanted, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("fitness", [[3.0, 1.0, 2.0], [1.0, 1.0, 0.0, 1.0], [np.nan, -np.inf, 0.0, np.inf, np.nan], [2.0, 2.0]])
+def test_ranks_count_who_is_below_and_share_ties(fitness):
+    """By the definition, all pairs compared; a NaN counts as the worst."""
+    worst_first = np.where(np.isnan(fitness), -np.inf, fitness).astype(np.float32)
+    below = np.sum(worst_first[:, None] > worst_first, 1)
+    equal = np.sum(worst_first[:, None] == worst_first, 1) - 1
+    wanted = ((below + 0.5 * equal) / (len(fitness) - 1) - 0.5).astype(np.float32)
+    for found in (centred_ranks(jnp.array(fitness)), jax.jit(centred_ranks)(jnp.array(fitness))):
+        np.testing.assert_allclose(found, wanted, atol=1e-7)
+        assert found.dtype == jnp.array(fitness).dtype
+
+
 @pytest.mark.parametrize("kind", ["distinct", "ties"])
 def test_the_gradient_by_raw_values_equals_that_of_evosax(kind):
     noise, wanted = evosax_gradient(fitness_of(kind), identity_fitness_shaping_fn)

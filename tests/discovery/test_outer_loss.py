@@ -43,12 +43,12 @@ class Fixed:
 
 def test_policy_gradient_and_entropy():
     taken, advantage = {"policy": POLICY[:-1]}, jnp.array([[2.0], [7.0]])
-    np.testing.assert_allclose(terms.policy_gradient(taken, EXPERIENCE, advantage), -2 * np.log(0.75), rtol=1e-6)
+    np.testing.assert_allclose(terms.policy_gradient_loss(taken, EXPERIENCE, advantage), -2 * np.log(0.75), rtol=1e-6)
     np.testing.assert_allclose(terms.policy_entropy(taken, EXPERIENCE), QUARTER_ENTROPY, rtol=1e-6)
     # d/d logits of -A log pi(a) is A (pi - one-hot); nothing from the step that is not valid, nothing to the advantage.
-    slopes = jax.grad(lambda policy: terms.policy_gradient({"policy": policy}, EXPERIENCE, advantage))(POLICY[:-1])
+    slopes = jax.grad(lambda policy: terms.policy_gradient_loss({"policy": policy}, EXPERIENCE, advantage))(POLICY[:-1])
     np.testing.assert_allclose(slopes[:, 0], [[2 * 0.25, 2 * (0.75 - 1)], [0, 0]], atol=1e-6)
-    assert not np.any(jax.grad(lambda a: terms.policy_gradient(taken, EXPERIENCE, a))(advantage))
+    assert not np.any(jax.grad(lambda a: terms.policy_gradient_loss(taken, EXPERIENCE, a))(advantage))
 
 
 def test_prediction_entropy_reads_y_everywhere_and_z_where_an_action_was_valid():

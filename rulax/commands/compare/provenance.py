@@ -11,7 +11,7 @@ from typing import Any
 
 from rulax import own
 from rulax.commands.build import read_rule_spec
-from rulax.commands.compare.cells import SCORE, Cell
+from rulax.commands.cells import SCORE, Cell
 from rulax.commands.compare.settings import NOT_FIXED, CompareConfig, is_file
 from rulax.commands.fields import flag_name
 from rulax.commands.settings import NOT_RECORDED

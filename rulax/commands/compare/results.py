@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rulax.commands.build import read_spec
-from rulax.commands.compare.cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
+from rulax.commands.cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
 from rulax.commands.compare.provenance import cell_command, compare_command, rule_facts
 from rulax.commands.compare.settings import HELD_OUT, CompareConfig, references, role_of, roles, suite_of, trials
 from rulax.commands.train.result import Run

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rulax.commands.compare.cells import SCORE, CellsProgress, cost_of, finished, named, train_cell
+from rulax.commands.cells import SCORE, CellsProgress, cost_of, finished, named, train_cell
+from rulax.commands.compare.cells import recipe_of
 from rulax.commands.compare.results import alone, results
 from rulax.commands.compare.setup import KIND, Setup, fresh, resumed
 from rulax.commands.compare.show import Comparison, show
@@ -81,8 +82,9 @@ class CompareJob(Job[Comparison]):
         progress.enter(number)
         # Taken out, so that the trainer of a finished cell and its compiled program can be freed.
         prepared = self.setup.prepared.pop(cell.place, None)
+        prepared = prepared and prepared._replace(config=cell.config)
         with named(cell):
-            train_cell(cell, self.setup.config, prepared and prepared._replace(config=cell.config), progress, driver.stop)
+            train_cell(cell, progress, driver.stop, prepared, recipe_of(cell, self.setup.config))
         progress.leave(cost_of(cell).seconds)
         self.write()
 

@@ -11,11 +11,11 @@ from rulax import own
 from rulax.commands.build import read_rule_spec, read_spec, split_specs
 from rulax.commands.preset_files import load_preset, preset_names
 from rulax.commands.search_space import join_tuning, tuned_setting
-from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, known_keys, read_values, recorded
+from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_suite, known_keys, read_values, recorded
 from rulax.envs.ranges import read_ranges, write_ranges
 from rulax.envs.registry import steps_on_host
 from rulax.envs.suites import SUITES
-from rulax.errors import UserError, did_you_mean, matches, suggestion
+from rulax.errors import UserError, suggestion
 from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, recommended_steps, split_ablations
 from rulax.settings import setting
 from rulax.text import convert, to_float
@@ -110,7 +110,7 @@ def expand(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise UserError(f"compare in which environments? for example: rulax compare catch (suites: {', '.join(SUITES)})")
     for name in names:
-        check_suite(name)
+        check_suite(name, SUITES)
     return tuple(env for name in names for env in (SUITES[name].environments if name in SUITES else (name,)))
 
 
@@ -124,20 +124,6 @@ def randomised(envs: tuple[str, ...], ranges: Any) -> tuple[str, ...]:
     written = [write_ranges(found.get("", {}) | found.get(env, {})) for env in bare]
     joints = ["," if read_spec(env).options else ":" for env in envs]
     return tuple(f"{env}{joint}randomise=({text})" if text else env for env, joint, text in zip(envs, joints, written, strict=True))
-
-
-def check_suite(name: str) -> None:
-    """Refuse a misspelt suite; whatever else is unknown is left to the registry of environments, which knows more about those."""
-    from rulax.envs.registry import list_environments
-
-    environments = [entry.name for entry in list_environments()]
-    # Names of environments that the list does not hold have a slash, a colon or a capital letter: gymnax/CartPole-v1.
-    if name in (*SUITES, *environments) or not name.islower() or not name.isidentifier() or own.is_own(name):
-        return
-    nearest = matches(name, [*SUITES, *environments], 1)
-    if nearest and nearest[0] in SUITES:
-        known = f"suites: {', '.join(SUITES)}; `rulax envs` lists environments"
-        raise UserError(f"unknown suite or environment '{name}'{did_you_mean(repr(nearest[0]))} ({known})")
 
 
 def on_host(env: str) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rulax.commands import resume as resuming
-from rulax.commands.compare.cells import SCORE, TUNE, Cell, finished, named, plan, prepare_cell
+from rulax.commands.cells import SCORE, TUNE, Cell, finished, named, prepare_cell
+from rulax.commands.compare.cells import plan, recipe_of
 from rulax.commands.compare.provenance import hashes
 from rulax.commands.compare.results import tuning
 from rulax.commands.compare.settings import CompareConfig, build_compare, settings_of, trials
@@ -38,9 +39,11 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
     given = read_values(CompareConfig, values)
-    saved = build_compare(record["settings"])
+    # By today's names: those of an earlier version are not the user's to correct.
+    kept = read_values(CompareConfig, record["settings"], str(folder / folders.CONFIG))
+    saved = build_compare(kept)
     # Suites, lists and defaults are resolved before the two are compared.
-    now = settings_of(build_compare(record["settings"] | given))
+    now = settings_of(build_compare(kept | given))
     resolved = {name: now.get(name, value) for name, value in given.items()}
     changes = resuming.accept(CompareConfig, resolved, settings_of(saved), folder)
     # A path says nothing of its content. Cells trained before and after a change would be of different rules under one name.
@@ -49,7 +52,7 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
         raise UserError(f"the rule file {changed[0]} has changed or is gone since {folder} was begun; start a new comparison")
     config = dataclasses.replace(saved, **changes, out=str(folder))
     check_bounds(config)
-    return config, record | {"settings": record["settings"] | {name: now[name] for name in changes if name in now}}
+    return config, record | {"settings": kept | {name: now[name] for name in changes if name in now}}
 
 
 class Setup:
@@ -67,7 +70,7 @@ class Setup:
         for cell in self.cells:
             if finished(cell) or (cell.purpose == SCORE and self.undecided):  # what is tuned is built in its trials
                 continue
-            prepared = prepare_cell(cell, self.config)
+            prepared = prepare_cell(cell, recipe_of(cell, self.config))
             with named(cell):  # any trial may become what all seeds are trained with
                 reserve(prepared, max(cell.config.seeds, self.config.seeds) if cell.purpose == TUNE else 0)
             if isinstance(prepared.environment, HostEnvironment):

@@ -11,9 +11,9 @@ from typing import Any
 
 from rulax.commands.build import split_specs
 from rulax.commands.preset_files import SUITES, load_preset, preset_names, read_preset
-from rulax.commands.settings import Running, assemble, read_values
+from rulax.commands.settings import Running, assemble, check_suite, read_values
 from rulax.discovery.settings import Discovery
-from rulax.errors import UserError, suggestion
+from rulax.errors import UserError
 from rulax.metanet.sizes import Sizes
 from rulax.settings import Learning, Network, setting
 
@@ -104,16 +104,5 @@ def suite_values(suite: str, envs_named: bool) -> dict[str, Any]:
         return base
     if not suite:
         raise UserError(f"discover in which environments? for example: rulax discover {BASE} (suites: {', '.join(suites)})")
-    # Only where a word has to be recognised; a suite or --envs needs no list of environments.
-    from rulax.envs.registry import list_environments
-
-    word = split_specs((suite,))[0].partition(":")[0]
-    environments = {entry.name for entry in list_environments()}
-    hint = suggestion(word, suites)
-    # A misspelt suite looks like an environment. Names with commas or slashes are clearly meant as environments, and the registry
-    # reports them better.
-    if word not in environments and hint and "," not in suite and "/" not in word:
-        raise UserError(
-            f"unknown suite or environment '{word}'{hint} (suites: {', '.join(suites)}; `rulax envs` lists environments)"
-        )
+    check_suite(suite, suites)
     return base | {"envs": (suite,)}

@@ -134,7 +134,7 @@ def sizes_of(config: DiscoverConfig) -> Sizes:
     return dataclasses.replace(sizes, **without)
 
 
-def constants_of(config: DiscoverConfig) -> Constants:
+def loss_constants(config: DiscoverConfig) -> Constants:
     """The constants of its losses: a file's own or the usual ones, where the options do not say otherwise."""
     stored = stored_rule(config)
     return with_options(stored.rule_settings.constants if stored else Constants(), config.rule_options)
@@ -199,7 +199,7 @@ def make_record(config: DiscoverConfig, recipe: Recipe, settings: Discovery, siz
         recorded(config),
         **{name: dataclasses.asdict(part) for name, part in parts.items()},
         sizes=dataclasses.asdict(sizes),
-        constants=dataclasses.asdict(constants_of(config)),
+        constants=dataclasses.asdict(loss_constants(config)),
     )
     # Under the first names of all settings, so that a renamed one does not change the fingerprint of old runs.
     fixed = earlier.original(fixed_part(record), *earlier.PARTS.values())

@@ -8,7 +8,7 @@ from typing import Any
 from rulax.commands.discover.evaluations import HAND_DESIGNED, Scores
 from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.setup import PreparedDiscovery
-from rulax.commands.driver import make_table, print_places
+from rulax.commands.tables import make_table, print_places
 from rulax.own import shown, without_options
 from rulax.records import folder as folders
 from rulax.text import count, duration

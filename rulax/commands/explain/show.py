@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rulax.commands.driver import print_places
+from rulax.commands.tables import print_places
 from rulax.files import read_json
 from rulax.records.folder import EXPLANATION, REPORT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rulax.commands.driver import make_table, print_places
+from rulax.commands.tables import make_table, print_places
 from rulax.commands.train.result import Run
 from rulax.evaluation.normalised import ends
 from rulax.records import folder as folders

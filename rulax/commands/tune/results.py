@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rulax.commands.compare.cells import Cell, cost_of, finished, read_cell
+from rulax.commands.cells import Cell, cost_of, finished, read_cell
 from rulax.commands.search_space import Choices
 from rulax.commands.tune.settings import TuneConfig
 from rulax.commands.tune.study import FEWEST, Trial

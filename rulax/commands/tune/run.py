@@ -13,7 +13,7 @@ from typing import Any
 
 from rulax.commands import build
 from rulax.commands import resume as resuming
-from rulax.commands.compare.cells import FAILED, SCORE, TUNE, Cell, CellsProgress, cost_of, failure, finished, read_cell, train_cell
+from rulax.commands.cells import FAILED, SCORE, TUNE, Cell, CellsProgress, cost_of, failure, finished, read_cell, train_cell
 from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
 from rulax.commands.progress import Status, make_progress
 from rulax.commands.search_space import Choices, split_rule
@@ -67,10 +67,11 @@ def resumed(values: Mapping[str, Any]) -> tuple[TuneConfig, dict[str, Any]]:
     """An earlier sweep, with the changes that a resumed one may make."""
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
-    saved = build_tune(record["settings"])
-    given = read_values(TuneConfig, values)
+    # By today's names: those of an earlier version are not the user's to correct.
+    kept = read_values(TuneConfig, record["settings"], str(folder / folders.CONFIG))
+    saved, given = build_tune(kept), read_values(TuneConfig, values)
     # As they are recorded: lists that were split at their commas are joined, and defaults resolved.
-    now = settings_of(build_tune(record["settings"] | {name: value for name, value in given.items() if name != "resume"}))
+    now = settings_of(build_tune(kept | {name: value for name, value in given.items() if name != "resume"}))
     changes = resuming.accept(TuneConfig, {name: now.get(name, value) for name, value in given.items()}, settings_of(saved), folder)
     config = dataclasses.replace(saved, **changes, out=str(folder))
     check_bounds(config)
@@ -152,7 +153,7 @@ class TuneJob(Job[Sweep]):
             return
         progress.enter(number)
         try:
-            train_cell(cell, None, None, progress, driver.stop)
+            train_cell(cell, progress, driver.stop)
         except Interrupted:
             # The training has saved itself and said nothing yet: the sweep's own sentence names the command that goes on.
             raise Stopped from None

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rulax.commands.driver import print_places
 from rulax.commands.settings import assemble, check_bounds, read_values
+from rulax.commands.tables import print_places
 from rulax.commands.watch.settings import WatchConfig
 from rulax.commands.watch.setup import find_run
 from rulax.commands.watch.show import LivePage

@@ -11,13 +11,14 @@ import importlib
 import math
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rulax.envs.actions import Actions, between, one_of, several_of
 from rulax.errors import suggestion
+from rulax.settings import check_value
 from rulax.text import convert_like
 
 SPACES = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")  # of actions, by name: each library has its own classes
@@ -38,6 +39,12 @@ def read_options(label: str, defaults: dict[str, Any], options: dict[str, Any]) 
         if name not in defaults:
             raise ValueError(f"'{label}' has no option '{name}'; it has {', '.join(defaults)}")
     return {**defaults, **{name: convert_like(f"'{label}': {name}", defaults[name], value) for name, value in options.items()}}
+
+
+def check_least(label: str, options: Mapping[str, Any], **least: int) -> None:
+    """Refuse the first of some options that is below the least that it may be."""
+    for name, bound in least.items():
+        check_value(f"'{label}': {name}", options[name], {"at_least": bound})
 
 
 def planes(codes: Any, sizes: Sequence[int], xp: Any) -> Any:

@@ -45,9 +45,7 @@ def make(id: str, **options: Any) -> AtariEnvironment:
         raise ValueError(f"'atari/{id}': actions must be minimal or full, not {read['actions']!r}")
     if not 0 <= read["sticky"] < 1:
         raise ValueError(f"'atari/{id}': sticky is a probability below 1, not {read['sticky']}")
-    for name, least in (("noops", 0), ("frames", 1), ("skip", 1), ("threads", 0)):
-        if read[name] < least:
-            raise ValueError(f"'atari/{id}': {name} must be at least {least}, not {read[name]}")
+    adapters.check_least(f"atari/{id}", read, noops=0, frames=1, skip=1, threads=0)
     probe = _open(games[id.casefold()], 1, read)
     num_actions = int(probe.single_action_space.n)
     probe.close()

@@ -33,8 +33,7 @@ def make(id: str, **options: Any) -> TimeLimit:
     if id not in ids():
         raise adapters.unknown_id("Craftax", id, ids())
     read = adapters.read_options(f"craftax/{id}", DEFAULTS, with_current_names(id, options))
-    if read["limit"] < 1 or read["pool"] < 0:
-        raise ValueError(f"'craftax/{id}': limit must be at least 1 and pool at least 0")
+    adapters.check_least(f"craftax/{id}", read, limit=1, pool=0)
     env = maker.make_craftax_env_from_name(id, auto_reset=False)
     params = env.default_params.replace(max_timesteps=adapters.OUT_OF_REACH)  # Craftax reports its limit as any other end
     shown, _ = jax.eval_shape(env.reset_env, jax.random.key(0), params)

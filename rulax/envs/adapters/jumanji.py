@@ -35,9 +35,7 @@ def make(id: str, **options: Any) -> TimeLimit:
     if id not in DEFAULTS:
         raise adapters.unknown_id("Jumanji", id, ids(), f": there are {' and '.join(ids())}")
     read = adapters.read_options(f"jumanji/{id}", DEFAULTS[id], options)
-    for name in read:
-        if name != "seed" and read[name] < 1:
-            raise ValueError(f"'jumanji/{id}': {name} must be at least 1, not {read[name]}")
+    adapters.check_least(f"jumanji/{id}", read, **{name: 1 for name in read if name != "seed"})
     if id == "Snake":
         snake = environments.Snake(read["num_rows"], read["num_cols"], time_limit=adapters.OUT_OF_REACH)
         return TimeLimit(SnakeEnvironment(snake), read["limit"])

@@ -7,24 +7,19 @@ number of streams or processes nor on each other.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
 import numpy as np
 
-from rulax.envs.base import HostStreams, Timestep, WrappedHost
-from rulax.envs.lasting import Draw, preprocess_shown
-from rulax.types import PyTree, starts
+from rulax.envs.base import HostStreams, Timestep, WrappedHost, WrappedStreams
+from rulax.envs.lasting import Draw, Showing
+from rulax.types import starts
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class HostLasting(WrappedHost):
+class HostLasting(Showing, WrappedHost):  # type: ignore[override]  # as in `WrappedHost`
     """A host environment whose observations also show what was drawn."""
 
     draw: Draw
-
-    @property
-    def observation(self) -> PyTree:  # type: ignore[override]
-        return self.draw.shown(self.environment.observation)
 
     @property
     def frames(self) -> int:  # type: ignore[override]
@@ -33,37 +28,22 @@ class HostLasting(WrappedHost):
     def open(self, num_streams: int) -> LastingStreams:
         return LastingStreams(self.draw, self.environment.open(num_streams), num_streams)
 
-    def preprocess(self, observation: PyTree) -> PyTree:
-        return preprocess_shown(self.environment, self.draw, observation)
 
-
-class LastingStreams(HostStreams):
+class LastingStreams(WrappedStreams):
     """Open streams, and what was drawn for each."""
 
     def __init__(self, draw: Draw, streams: HostStreams, num_streams: int):
-        self.draw, self.streams, self.num_streams = draw, streams, num_streams
-
-    @property
-    def failed(self) -> Mapping[int, str]:  # type: ignore[override]
-        return self.streams.failed
+        super().__init__(streams)
+        self.draw, self.num_streams = draw, num_streams
 
     def start(self, seed: int) -> Timestep:
         # The name sets two draws around one environment apart.
         seeds = np.random.SeedSequence([seed, *self.draw.name.encode()]).spawn(self.num_streams)
         self.generators = [np.random.default_rng(each) for each in seeds]
         self.drawn = np.zeros((self.num_streams, self.draw.size), np.float32)
-        return self._show(self.streams.start(seed))
+        return super().start(seed)
 
-    def step(self, action: np.ndarray) -> Timestep:
-        return self._show(self.streams.step(action))
-
-    def close(self) -> None:
-        self.streams.close()
-
-    def abandon(self) -> None:
-        self.streams.abandon()
-
-    def _show(self, timestep: Timestep) -> Timestep:
+    def show(self, timestep: Timestep) -> Timestep:
         started = np.flatnonzero(starts(np.asarray(timestep.first), self.draw.level))
         if started.size:
             self.drawn = self.drawn.copy()  # the old array may still be in use

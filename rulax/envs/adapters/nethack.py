@@ -45,8 +45,7 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
     for key in read["keys"]:
         if key not in known:
             raise ValueError(f"'nethack/{id}': keys has no '{key}'; there are {', '.join(known)}")
-    if read["max_episode_steps"] < 1:
-        raise ValueError(f"'nethack/{id}': max_episode_steps must be at least 1, not {read['max_episode_steps']}")
+    adapters.check_least(f"nethack/{id}", read, max_episode_steps=1)
     _check_character(id, read["character"])
     blank = {key: _read(key, np.zeros(known[key].shape, known[key].dtype)) for key in read["keys"]}
     observation = {key: jax.ShapeDtypeStruct(part.shape, part.dtype) for key, part in blank.items()}

@@ -7,13 +7,12 @@ start of an episode the older ones are black (zeros). Replay stores each frame o
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from rulax.envs.base import HostEnvironment, HostStreams, Timestep, WrappedHost, is_image
+from rulax.envs.base import HostEnvironment, HostStreams, Timestep, WrappedHost, WrappedStreams, is_image
 from rulax.types import PyTree, starts
 
 
@@ -71,31 +70,19 @@ class Stacked(WrappedHost):
         return jax.tree.map(one, specs, specs if shown is None else shown, observation)
 
 
-class StackedStreams(HostStreams):
+class StackedStreams(WrappedStreams):
     """Open streams, and the last frames of each."""
 
     def __init__(self, environment: Stacked, streams: HostStreams):
-        self.environment, self.streams = environment, streams
+        super().__init__(streams)
+        self.environment = environment
         self.shown: PyTree = None
-
-    @property
-    def failed(self) -> Mapping[int, str]:  # type: ignore[override]
-        return self.streams.failed
 
     def start(self, seed: int) -> Timestep:
         self.shown = None
-        return self._push(self.streams.start(seed))
+        return super().start(seed)
 
-    def step(self, action: np.ndarray) -> Timestep:
-        return self._push(self.streams.step(action))
-
-    def close(self) -> None:
-        self.streams.close()
-
-    def abandon(self) -> None:
-        self.streams.abandon()
-
-    def _push(self, timestep: Timestep) -> Timestep:
+    def show(self, timestep: Timestep) -> Timestep:
         # A start of any level: frames of another episode must not show. Broadcast over height, width and channels.
         kept = ~starts(np.asarray(timestep.first))[:, None, None, None]
         self.shown = self.environment.push(self.shown, timestep.observation, kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from rulax.agents.base import Agent
 from rulax.evaluation.explain.record import Values
 from rulax.learning.update import mean_loss, read, take_streams
 from rulax.rules.base import UpdateRule
@@ -34,7 +35,7 @@ def advantages(values: Values, batch: Batch, discount: float = 0.99, trace: floa
 
 
 def align(
-    rule: UpdateRule, rule_params: PyTree, rule_state: PyTree, params: PyTree, slow: PyTree, experience: Experience, values: Values
+    rule: UpdateRule, rule_params: PyTree, rule_state: PyTree, params: Agent, slow: Agent, experience: Experience, values: Values
 ) -> dict[str, Array]:
     """Cosines of the rule's gradient with that of -A log pi(a), averaged over valid steps, in the agent's parameters.
 

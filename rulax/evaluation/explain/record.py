@@ -12,7 +12,7 @@ import numpy as np
 from rulax.agents import Agent
 from rulax.envs.base import Episode
 from rulax.learning.rollout import act, begin
-from rulax.learning.train import CompiledTrainer
+from rulax.learning.train import CompiledTrainer, Trainer
 from rulax.learning.update import slow_agent
 from rulax.types import Array, Batch, Experience, Predictions, PyTree, starts
 
@@ -153,7 +153,7 @@ def first_streams(batch: Any, number: int) -> Any:
     return jax.tree.map(lambda x: x[:, :number], batch._replace(experience=experience))
 
 
-def values_of(trainer: Any, largest: float | None) -> Values:
+def values_of(trainer: Trainer, largest: float | None) -> Values:
     """How to read the value of a state off the predictions of a rule's agents; zero if the rule has no value head.
 
     `largest` is the largest value that the head can represent; None infers it from the number of bins.

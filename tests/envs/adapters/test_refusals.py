@@ -22,7 +22,7 @@ REFUSED = [
     ("envpool/Pong-v5", {"max_episode_steps": 0}, "max_episode_steps must be at least 1, not 0"),
     ("envpool/CoinrunEasy-v0", {"max_episode_steps": 9}, "has no option 'max_episode_steps'"),
     ("envpool/CoinrunEasy-v0", {"env_name": "maze"}, "has no option 'env_name'"),
-    ("envpool/CoinrunEasy-v0", {"num_levels": -1}, "num_levels must be at least 0, not -1"),
+    ("envpool/CoinrunEasy-v0", {"num_levels": -1}, "num_levels must not be negative, not -1"),
     ("envpool/CoinrunEasy-v0", {"distribution_mode": 9}, r"must be one of 0 \(easy\), 1 \(hard\), 20 \(exploration\), not 9"),
     ("envpool/MazeHard-v0", {"distribution_mode": 2}, r"must be one of 0 \(easy\), 1 \(hard\), 10 \(memory\), 20 .*, not 2"),
 ]
