@@ -46,6 +46,18 @@ RULES = {
     "ppo": Entry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
     "ppo_targets": Entry("rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"),
     "q_learning": Entry("rulax.rules.q_learning:q_learning", "Q(lambda) from replay with double targets (Watkins 1989)"),
+    "mfec": Entry(
+        "rulax.rules.mfec:mfec",
+        "Model-free episodic control: a table of the best returns (Blundell et al. 2016)",
+        100_000,
+        "rulax.agents.mfec:make_mfec_agent",
+    ),
+    "nec": Entry(
+        "rulax.rules.nec:nec",
+        "Neural episodic control: tables of values with learned keys (Pritzel et al. 2017)",
+        100_000,
+        "rulax.agents.nec:make_nec_agent",
+    ),
     "disco": Entry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
     ),
