@@ -11,15 +11,9 @@ from rulax.values.normalisation import masked_mean
 from rulax.values.policies import at_action, entropy
 from rulax.values.returns import over_streams, q_lambda
 
+# Two steps are replayed for each new one, as in the paper (32 for every 16).
 LEARNING = Learning(
-    streams=4,
-    unroll=8,
-    batch=32,
-    replay=0.875,
-    capacity=4096,
-    warmup=32,
-    learning_rate=3e-4,
-    clip_gradient=1.0,
+    streams=4, unroll=8, batch=8, replay=1.0, capacity=4096, warmup=32, learning_rate=3e-4, clip_gradient=1.0
 )
 NETWORK = Network(hidden=(64, 64), activation="relu")
 
@@ -48,13 +42,13 @@ def nec(discount: Fraction = 0.99) -> UpdateRule:
             "return": returns,
             "td_error": jnp.abs(returns - at_action(now(values), experience.action)),
             "greedy": (experience.action == jnp.argmax(now(values), -1)).astype(values.dtype),
+            "entropy": entropy(now(batch.online["policy"])),
         }
         return {"value": returns}, rule_state, {name: masked_mean(metric, valid) for name, metric in metrics.items()}
 
     def loss(rule_params, taken, targets, experience):
         del rule_params
         value_loss = 0.5 * jnp.square(taken["value"][..., 0] - targets["value"])
-        metrics = {"value_loss": value_loss, "entropy": entropy(taken["policy"])}
-        return value_loss, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
+        return value_loss, {"value_loss": masked_mean(value_loss, experience.valid)}
 
     return UpdateRule(heads, no_params, no_state, targets, loss)
