@@ -1,9 +1,9 @@
 """An agent that acts by what followed in similar situations: a table per action, from the key of a state to a return.
 
 Its policy is epsilon-greedy in the values that it reads from its tables. It writes at the one moment at which agents may
-(`Agent.written`): steps wait until their return is known, for each stream by itself, across unrolls; the tables are shared by all streams.
-MFEC (agents/mfec.py) and NEC (agents/nec.py) differ in how a state becomes a key, how neighbours are weighed, what is written, and in
-whether gradients reach any of it.
+(`Agent.written`): steps wait until their return is known, for each stream by itself, across unrolls; all streams share the tables.
+MFEC (agents/mfec.py) and NEC (agents/nec.py) differ in how a state becomes a key, how neighbours are weighed, what is written, and
+in whether gradients reach any of it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Looked(NamedTuple):
 
 
 class EpisodicAgent(BaseAgent):
-    """Values from tables. `reader` makes a key [..., K] from observations; what of reader and tables is `Carried` is not trained."""
+    """Values from tables. `reader` makes keys [..., K] of observations; what of reader and tables is `Carried` is not trained."""
 
     reader: Any
     stored: Memory | Carried  # a stack of tables, [A, C, ...]
@@ -104,7 +104,7 @@ class EpisodicAgent(BaseAgent):
         return Looked(key, near.rows, near.found)
 
     def read(self, key: Array, action: Array, rows: Array, found: Array) -> tuple[Array, Array]:
-        """The values [...] of actions [...] for keys [..., K], and the weights [..., k] of the rows [..., k] that they come from."""
+        """Values [...] of actions [...] for keys [..., K], and the weights [..., k] of the rows [..., k] that they come from."""
         tables = self.tables
         at = action[..., None], rows
         distances = jnp.sum((key[..., None, :] - tables.keys[at]) ** 2, -1)

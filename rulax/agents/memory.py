@@ -7,11 +7,11 @@
     values = read(memory, neighbours, weights)
     memory = mark_used(memory, neighbours, weights)
 
-A full table gives up the row that was least recently used: written, or read with a weight above zero. Each write and each query is one
-tick of the table's clock, in the order in which they are given.
+A full table gives up the row that was least recently used: written, or read with a weight above zero. Each write and each query is
+one tick of the table's clock, in the order in which they are given.
 
-Many tables are one `Memory` with leading axes: `vmap` over them, or `write(..., at=(index,))`, which copies no table. Values are numbers
-or arrays of any one shape. Gradients reach keys, values and queries through distances and weights, not through the choice of rows.
+Many tables are one `Memory` with leading axes: `vmap` over them, or `write(..., at=(index,))`, which copies no table. Values are
+numbers, or arrays of one shape. Gradients reach keys, values and queries through distances and weights, not the choice of rows.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Combine(Protocol):
         """The value [...] to keep."""
 
 
-# -- how values are read ------------------------------------------------------------------------------------------------------------
+# -- how values are read -----------------------------------------------------------------------------------------------------------
 
 
 class ExactOrMean(NamedTuple):
@@ -94,7 +94,7 @@ def _shares(weights: Array) -> Array:
     return jnp.where(total > 0, weights / jnp.where(total > 0, total, 1), 0)
 
 
-# -- how values are combined --------------------------------------------------------------------------------------------------------
+# -- how values are combined -------------------------------------------------------------------------------------------------------
 
 
 class Largest(NamedTuple):
@@ -113,7 +113,7 @@ class Average(NamedTuple):
         return old + self.rate * (new - old)
 
 
-# -- the table ----------------------------------------------------------------------------------------------------------------------
+# -- the table ---------------------------------------------------------------------------------------------------------------------
 
 
 def empty_memory(capacity: int, key_size: int, value_shape: tuple[int, ...] = ()) -> Memory:

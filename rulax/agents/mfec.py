@@ -1,4 +1,4 @@
-"""The agent of model-free episodic control (Blundell et al. 2016): tables of the best returns, found by a fixed random projection."""
+"""The agent of model-free episodic control (Blundell et al. 2016): tables of the best returns, by a fixed random projection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from rulax.agents.base import Carried, PerStream

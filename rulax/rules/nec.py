@@ -12,9 +12,7 @@ from rulax.values.policies import at_action, entropy
 from rulax.values.returns import over_streams, q_lambda
 
 # Two steps are replayed for each new one, as in the paper (32 for every 16).
-LEARNING = Learning(
-    streams=4, unroll=8, batch=8, replay=1.0, capacity=4096, warmup=32, learning_rate=3e-4, clip_gradient=1.0
-)
+LEARNING = Learning(streams=4, unroll=8, batch=8, replay=1.0, capacity=4096, warmup=32, learning_rate=3e-4, clip_gradient=1.0)
 NETWORK = Network(hidden=(64, 64), activation="relu")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from rulax.agents.base import Carried, split, write
 from rulax.agents.mfec import make_mfec_agent
 from rulax.agents.nec import make_nec_agent
+from rulax.agents.normalising import normalising
 from rulax.envs.base import Episode
+from rulax.envs.registry import make as make_environment
 from rulax.learning.train import TrainerConfig, make_trainer
 from rulax.records import checkpoint
 from rulax.rules.registry import make_rule
@@ -32,9 +35,7 @@ def make(rule, capacity=50, **options):
         maker, own = make_mfec_agent, {"key_size": 5}
     else:
         maker, own = make_nec_agent, {"rate": RATE}
-    return maker(
-        jax.random.key(0), OBSERVATION, ACTIONS, {}, NETWORK, 0, STREAMS, capacity=capacity, **(OPTIONS | own | options)
-    )
+    return maker(jax.random.key(0), OBSERVATION, ACTIONS, {}, NETWORK, 0, STREAMS, capacity=capacity, **(OPTIONS | own | options))
 
 
 def unrolls(number, seed=0):
@@ -196,8 +197,9 @@ def test_the_policy_tries_the_unknown_and_shares_between_equals():
 def test_what_is_trained():
     assert jax.tree.leaves(split(make("mfec"))[0]) == []
     trained = split(make("nec"))[0]
-    assert trained.tables.keys is not None and trained.tables.values is not None and trained.tables.stamp is None
-    assert jax.tree.leaves(trained.reader) and jax.tree.leaves(trained.waiting) == []
+    assert [part is not None for part in trained.tables] == [True, True, False, False, False]
+    assert jax.tree.leaves(trained.reader)
+    assert jax.tree.leaves(trained.waiting) == []
 
 
 SMALL = {"streams": 2, "unroll": 3}
@@ -247,3 +249,52 @@ def test_what_a_table_per_action_cannot_do():
         make_nec_agent(*arguments, NETWORK, neighbours=60, capacity=50)
     with pytest.raises(ValueError, match="no use for the core 'gru'"):
         make_mfec_agent(*arguments, dataclasses.replace(NETWORK, core="gru"))
+    scaled = small("mfec")._replace(learning=dataclasses.replace(small("mfec").learning, reward_scale=2.0))
+    with pytest.raises(ValueError, match="leave --normalise-rewards and --reward-scale out"):
+        make_trainer(Counter(), scaled, TrainerConfig()).skeleton()
+
+
+def test_normalised_observations_are_written_as_they_are_acted_on():
+    """What an agent has just written is what it finds where it stands, by the statistics of that time."""
+    inner = make("mfec")
+    agent = normalising(inner, OBSERVATION, STREAMS, observations=True, rewards=False)
+    known = agent.statistics.value[0]
+    mean = known._replace(**{name: jnp.ones_like(part) * 4 for name, part in known._asdict().items()})
+    agent = eqx.tree_at(lambda agent: agent.statistics.value, agent, (mean,))
+    (experience, episodes, _), *_ = unrolls(3, seed=3)
+    after, kept, _ = write(agent, experience, episodes)
+    assert kept.observation is experience.observation
+    rows = after.agent.tables.keys[after.agent.tables.valid]
+    seen = inner.reader(agent.seen(experience.observation)).reshape(-1, rows.shape[-1])
+    assert len(rows) > 0
+    np.testing.assert_allclose(jnp.min(jnp.sum((rows[:, None] - seen) ** 2, -1), -1), 0, atol=1e-9)
+
+
+def lived(environment, steps, seeds=3, **options):
+    """A run with tables as small as it needs: the trainer's last state, and metrics [I, K]."""
+    trainer = make_trainer(environment, make_rule("mfec", **options), TrainerConfig(seeds=seeds, total_steps=steps))
+    return finish(trainer, trainer.init(jax.random.key(0)))
+
+
+@pytest.mark.learning
+def test_mfec_catches_within_three_hundred_episodes():
+    _, metrics = lived(make_environment("catch"), 2880, capacity=1000)
+    so_far = metrics["episodes"].cumsum(0)
+    last = (so_far > 200) & (so_far <= 300)
+    returns = np.where(last, metrics["episode_return"], 0).sum(0) / np.where(last, metrics["episodes"], 0).sum(0)
+    assert returns.mean() >= 0.95, returns
+
+
+@pytest.mark.learning
+def test_mfec_believes_in_luck():
+    """Where it must fail: the largest of many noisy draws stands in the table, and keeps the agent at an arm that was lucky."""
+    bandit = make_environment("bandit/gaussian")
+    state, metrics = lived(bandit, 4800, seeds=8, capacity=16)
+    means = np.asarray(bandit.default_task().means)
+    believed = np.asarray(state.life.learner_state.params.tables.values.max((1, 2)))
+    # The expected largest of 4800 standard normal numbers is above 3.
+    assert (believed > means.max() + 1.5).all(), believed
+    late = slice(len(metrics["episodes"]) // 2, None)
+    earned = metrics["episode_return"][late].sum(0) / metrics["episodes"][late].sum(0)
+    # A fixed arm is worth its mean: some seeds stay with one that is not the best.
+    assert earned.mean() < means.max() - 0.2, earned
