@@ -40,7 +40,9 @@ class ObservationNormaliser(WrappedAgent):
 
     def written(self, experience: Experience, episodes: Episode) -> tuple[Self, Experience]:
         """Count the observations of the unroll's valid steps; the last observation is the first of the next unroll."""
-        after, kept = super().written(experience, episodes)
+        # An agent with a table must write by what it acts by; what is stored stays as the environment showed it.
+        after, kept = super().written(experience._replace(observation=self.seen(experience.observation)), episodes)
+        kept = kept._replace(observation=experience.observation)
         parts = filter(is_floating, jax.tree.leaves(experience.observation))
         merged = tuple(
             merge_statistics(known, now(part), experience.valid) for known, part in zip(self.statistics.value, parts, strict=True)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from rulax.agents import Agent, make_agent
 from rulax.agents.base import write
+from rulax.agents.episodic import EpisodicAgent
 from rulax.agents.normalising import normalising
 from rulax.envs.base import Environment, Episode, HostEnvironment, Streams
 from rulax.learning import replay as ring
@@ -111,6 +112,9 @@ def init_agent(
         recipe.learning.streams,
         **({"real_dimensions": real} if real else {}),  # else left out: a user's maker may not know it
     )
+    scaled = learning.normalise_rewards or learning.reward_scale != 1 or "reward_scale" in hyperparameters
+    if scaled and isinstance(agent, EpisodicAgent):
+        raise ValueError("tables hold returns as the environment pays them: leave --normalise-rewards and --reward-scale out")
     normalised = learning.normalise_observations, learning.normalise_rewards
     agent = normalising(agent, environment.observation, learning.streams, *normalised)
     return init_learner_state(learner, agent, key_rule, hyperparameters)

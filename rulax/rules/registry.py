@@ -58,6 +58,18 @@ RULES = {
         "DQN: double, n-step, dueling and prioritised on request (Mnih et al. 2015)",
         agent="rulax.agents.value_agent:make_value_agent",
     ),
+    "mfec": RuleEntry(
+        "rulax.rules.mfec:mfec",
+        "Model-free episodic control: a table of the best returns (Blundell et al. 2016)",
+        100_000,
+        "rulax.agents.mfec:make_mfec_agent",
+    ),
+    "nec": RuleEntry(
+        "rulax.rules.nec:nec",
+        "Neural episodic control: tables of values with learned keys (Pritzel et al. 2017)",
+        100_000,
+        "rulax.agents.nec:make_nec_agent",
+    ),
     "diayn": RuleEntry("rulax.rules.diayn:diayn", "Skills without a reward: paid for being recognisable (Eysenbach et al. 2018)"),
     "disco": RuleEntry(
         "rulax.rules.disco:disco", "A rule to be discovered: a meta-network with random weights (Oh et al. 2025)", DISCOVERED
