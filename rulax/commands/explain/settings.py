@@ -21,7 +21,7 @@ class ExplainConfig(Writing):
     """Show what a rule does, on one interactive page: its targets, what they rely on, what predictions know."""
 
     rule: str = setting("", WHAT, positional=True, metavar="RULE")
-    """Update rule, by name (`rulax rules` lists them all) or from a rule file."""
+    """Update rule: a name (`rulax rules` lists them all), a rule file, or your own as file.py:name or module:name."""
     env: str = setting("catch", WHAT, metavar="ENV")
     """Environment in which that agent is trained; it must be one written in JAX."""
     steps: int = setting(250_000, WHAT, at_least=1)

@@ -25,9 +25,9 @@ class TrainConfig(HostLoop, Running):
     """Train agents on an environment; leaves a run folder with a page, metrics and checkpoint."""
 
     env: str = setting("", WHAT, positional=True, metavar="ENV")
-    """Environment, for example catch; `rulax envs` lists them all."""
+    """Environment, for example catch (`rulax envs` lists them all), or your own as file.py:name or module:name."""
     rule: str = setting(DEFAULT_RULE, WHAT, metavar="NAME|FILE")
-    """Update rule, by name (`rulax rules` lists them all) or from a rule file."""
+    """Update rule: a name (`rulax rules` lists them all), a rule file, or your own as file.py:name or module:name."""
     steps: int = setting(500_000, WHAT, at_least=1, on_resume=True)
     """Environment steps per seed; 200k, 1e6 and 1_000_000 are understood [default: what the rule recommends]."""
     seeds: int = setting(1, WHAT, at_least=1)
