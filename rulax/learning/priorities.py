@@ -10,8 +10,8 @@ The unit is a trajectory, as in all replay here (`replay.py`). Its priority is m
 What is new has the largest priority of all that the buffer holds, so that it is soon learned from. The weights reach the loss as
 `Experience.weight`. Errors are what a rule's `priority` says of the steps that it has just learned from.
 
-Drawing takes a running sum over the whole buffer and not a tree of sums: for 100,000 trajectories that is a tenth of a millisecond,
-much less than the update that follows, and it is the same few lines for either kind of buffer.
+Drawing takes a running sum over the whole buffer and not a tree of sums: one pass over C numbers is little beside the update that
+follows, and it is the same few lines for either kind of buffer.
 """
 
 from __future__ import annotations
