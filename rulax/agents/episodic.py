@@ -216,7 +216,7 @@ def check_episodic(
     if action_dimensions:
         raise ValueError(f"{rule} keeps a table per action, so an action must be one choice, not {action_dimensions} at once")
     if real_dimensions:
-        raise ValueError(f"{rule} keeps a table per action, so an action must be one choice, not {real_dimensions} real numbers")
+        raise ValueError(f"{rule} keeps a table per action, so an action must be one choice, not real: --action-distribution bins")
     if neighbours > capacity:
         raise ValueError(f"rule '{rule}': {neighbours} neighbours cannot be found in a table with a capacity of {capacity}")
     if network.core != "none":
