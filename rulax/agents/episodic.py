@@ -214,7 +214,7 @@ def check_episodic(rule: str, network: Network, rows: int, neighbours: int, acti
     if action_dimensions:
         raise ValueError(f"{rule} keeps a table per action, so an action must be one choice, not {action_dimensions} at once")
     if real_dimensions:
-        raise ValueError(f"{rule} keeps a table per action, so an action must be one choice, not {real_dimensions} real numbers")
+        raise ValueError(f"{rule} keeps a table per action, so an action must be one choice, not real: --action-distribution bins")
     if neighbours > rows:
         raise ValueError(f"rule '{rule}': {neighbours} neighbours cannot be found in a table of {rows} rows")
     if network.core != "none":

@@ -243,7 +243,7 @@ def test_what_a_table_per_action_cannot_do():
     arguments = jax.random.key(0), OBSERVATION, ACTIONS, {}
     with pytest.raises(ValueError, match="one choice, not 3 at once"):
         make_mfec_agent(*arguments, NETWORK, 3)
-    with pytest.raises(ValueError, match="one choice, not 2 real numbers"):
+    with pytest.raises(ValueError, match="one choice, not real: --action-distribution bins"):
         make_nec_agent(*arguments, NETWORK, 0, 1, 2)
     with pytest.raises(ValueError, match="60 neighbours cannot be found in a table of 50 rows"):
         make_nec_agent(*arguments, NETWORK, neighbours=60, rows=50)
