@@ -1,6 +1,10 @@
 """Test-wide settings, made before JAX is imported."""
 
+import gc
 import os
+from pathlib import Path
+
+import pytest
 
 # Compiling is most of what the tests do, and what they compile runs once: the cheapest code is the fastest here. Tests that
 # learn are in a session of their own (`make test`), with the compiler's full effort.
@@ -13,6 +17,18 @@ if os.environ.get("RULAX_TEST_COMPILE", "fast") == "fast":
 worker, cores = os.environ.get("PYTEST_XDIST_WORKER", ""), sorted(getattr(os, "sched_getaffinity", lambda pid: set())(0))
 if worker and len(cores) > 1:
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_mappings():
+    """Every compiled program maps memory, and Linux ends a process that asks for more than 65,530 mappings: forget some in time."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 25_000:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
 
 
 def pytest_terminal_summary(terminalreporter):
