@@ -10,7 +10,8 @@ import numpy as np
 
 from rulax.evaluation import statistics
 from rulax.evaluation.episodes import Episodes
-from rulax.evaluation.skills import SKILL_COLUMNS, SKILL_NOTE, Skills
+from rulax.evaluation.skill_words import SKILL_COLUMNS, SKILL_NOTE
+from rulax.evaluation.skills import Skills
 from rulax.files import jsonable
 from rulax.text import shown_return
 

@@ -27,11 +27,6 @@ from rulax.types import Array, Experience, PyTree
 
 EPISODES, HOST_EPISODES = 256, 32  # one for each stream; skills are drawn, so each gets a share of them
 PIECE, MOST_STEPS = 50, 1000  # steps of one call; an episode that lasts longer than the latter is judged by its beginning
-SKILL_COLUMNS = ("agent", "skills", "information", "effective", "recognised", "worst skill")
-SKILL_NOTE = (
-    "skills: information is the mean of log q(z|s) - log p(z) in nats over the second halves of episodes, a lower bound of I(S; Z) "
-    "and at most log(skills); effective is its exponential; recognised is how often the likeliest skill is the one followed"
-)
 
 
 class Paths(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rulax.evaluation.skills import SKILL_NOTE
+from rulax.evaluation.skill_words import SKILL_NOTE
 from rulax.own import shown
 from rulax.records import folder as folders
 from rulax.records.rows import Row, final_returns, read_lines

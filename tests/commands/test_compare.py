@@ -255,7 +255,14 @@ def test_one_seed_has_no_interval(small) -> None:
 
 
 def test_interrupted_from_python_holds_what_is_there(small) -> None:
-    small.on_chunk = lambda count: os.kill(os.getpid(), signal.SIGTERM) if len(small.made) == 4 else None
+    sent: list[int] = []
+
+    def stop(count: int) -> None:  # once: a second signal ends the process at once, as it should
+        if len(small.made) == 4 and not sent:
+            sent.append(count)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    small.on_chunk = stop
     with pytest.raises(Interrupted) as stopped:
         compare_from({"envs": ("catch", "cartpole"), "rules": ("ppo",), "steps": 100, "seeds": 5, "out": "here", "quiet": True})
     assert isinstance(stopped.value.run, Comparison)

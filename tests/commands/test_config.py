@@ -92,6 +92,9 @@ def test_an_earlier_run_is_a_preset(tmp_path) -> None:
         "normalise_observations": False,
         "normalise_rewards": False,
         "schedule_steps": 0,
+        "replay_priority": 0.0,
+        "replay_correction": 0.4,
+        "slow_period": 0,
     }
     assert (config.env, config.steps, config.overrides) == ("catch", 5, {"unroll": 3, "hidden": (4,)} | old)
 

@@ -96,9 +96,12 @@ def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
     @jax.jit
     def params_after(experience):
         def one(_, state):
+            state = state._replace(hyperparameters=trainer.numbers)
             return update(trainer.learner, trainer.rule_params, state, experience, jax.random.key(0))[0]
 
-        state = jax.lax.fori_loop(0, 2, one, learner)  # by an empty lifetime memory, half of the meta-network is shut
+        state = jax.lax.fori_loop(
+            0, 2, one, learner._replace(hyperparameters=trainer.numbers)
+        )  # by an empty lifetime memory, half of the meta-network is shut
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(state.params)])
 
     def change(one, other):

@@ -68,7 +68,7 @@ def visit(browser: Any) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: request.url.startswith(own) or complaints.append(request.url))
         page.goto(address)
-        page.wait_for_selector("html[data-drawn]", timeout=30_000)
+        page.wait_for_selector("html[data-drawn]", timeout=120_000)
         return page
 
     yield open_it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from rulax.evaluation.scores import COLUMNS, Evaluation
-from rulax.evaluation.skills import SKILL_COLUMNS
+from rulax.evaluation.skill_words import SKILL_COLUMNS
 
 
 def show(evaluation: Evaluation, as_json: bool) -> None:

@@ -60,7 +60,7 @@ class Drawn:
     def draw(self) -> None:
         """Set all of them, and what follows."""
         for name, union in self.ranges.items():
-            setattr(self.env, name, float(at(union, self.generator.random())))
+            setattr(self.env, name, float(at(union, self.generator.random(), np)))
         self.follow.apply(self.env)
 
 
