@@ -89,7 +89,7 @@ def test_every_episode_of_every_stream_draws_its_own():
 
 def test_a_union_is_uniform_over_its_length():
     share = (np.arange(10_000) + 0.5) / 10_000
-    drawn = at(((1.0, 5.0), (15.0, 20.0)), share)
+    drawn = at(((1.0, 5.0), (15.0, 20.0)), share, np)
     np.testing.assert_allclose(np.mean(drawn < 10), 4 / 9, atol=1e-3)
     np.testing.assert_allclose(np.sort(drawn), drawn)
     assert set(at(((1.0, 1.0), (3.0, 3.0)), share)) == {1.0, 3.0}

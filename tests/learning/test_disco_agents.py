@@ -96,7 +96,6 @@ def test_an_update_does_not_cross_the_end_of_an_episode(cut, core, torso):
     @jax.jit
     def params_after(experience):
         def one(_, state):
-            state = state._replace(hyperparameters=trainer.numbers)
             return update(trainer.learner, trainer.rule_params, state, experience, jax.random.key(0))[0]
 
         state = jax.lax.fori_loop(
