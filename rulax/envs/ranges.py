@@ -10,8 +10,6 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from rulax.errors import UserError
 from rulax.text import to_float
 
@@ -68,11 +66,14 @@ def fold_ranges(given: dict[str, Any], env: str) -> dict[str, Any]:
     return rest | {"env_options": {**given.get("env_options", {}), "randomise": write_ranges(ranges)}} if ranges else rest
 
 
-def at(union: Union, share: Any, xp: Any = np) -> Any:
+def at(union: Union, share: Any, xp: Any = None) -> Any:
     """The number that lies at this share of a union's length, 0 at its lowest end and 1 at its highest; arrays too.
 
-    `xp` is numpy or jax.numpy. Where all intervals are single numbers, each has an equal share.
+    `xp` is jax.numpy, or None for numpy. Where all intervals are single numbers, each has an equal share.
     """
+    import numpy as np  # here, because `--help` reads this file and should not wait
+
+    xp = xp or np
     low, high = np.array(union, np.float64).T
     length = high - low if np.any(high > low) else np.ones(len(low))
     ends = np.cumsum(length)
