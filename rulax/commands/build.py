@@ -12,7 +12,7 @@ from rulax.commands.settings import check_settings, override
 from rulax.errors import UserError
 from rulax.own import OPTIONS
 from rulax.settings import Learning, Network
-from rulax.text import convert, to_bytes, to_options
+from rulax.text import convert, merge_options, split_commas, split_options, to_bytes
 
 if TYPE_CHECKING:
     from rulax.commands.train.settings import TrainConfig
@@ -68,7 +68,7 @@ def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
     """
     specs: list[str] = []
     # Joined first: reading a list of words has split at every comma, those inside of brackets included.
-    for piece in _split_commas(",".join(parts)):
+    for piece in split_commas(",".join(parts)):
         if "=" in piece and ":" not in piece.partition("=")[0] and specs:
             specs[-1] += f",{piece}" if OPTIONS.search(specs[-1]) else f":{piece}"
         elif piece:
@@ -76,37 +76,39 @@ def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(specs)
 
 
-def _split_commas(text: str) -> list[str]:
-    """Pieces between the commas that stand in no bracket: `kinds=[[1,0],[2,1]],height=5` has two."""
-    pieces, depth = [""], 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            pieces.append("")
-        else:
-            pieces[-1] += character
-    return [piece.strip() for piece in pieces]
-
-
 def read_spec(text: str) -> EnvironmentSpec:
     """`catch:rows=5,columns=5` as an environment with options."""
-    env, options = _split_options(text)
+    env, options = split_options(text)
     return EnvironmentSpec(text, env, options)
 
 
 def read_rule_spec(text: str) -> RuleSpec:
     """`ppo:clip=0.1,learning_rate=1e-3` as a rule with options, some of which are settings of agents and their learning."""
-    rule, options = _split_options(text)
+    rule, options = split_options(text)
     types = {name: hint for part in (Learning, Network) for name, hint in field_types(part).items()}
     overrides = {name: convert(f"'{text}': {name}", types[name], value) for name, value in options.items() if name in types}
     return RuleSpec(rule, {name: value for name, value in options.items() if name not in types}, overrides)
 
 
-def _split_options(text: str) -> tuple[str, dict[str, Any]]:
-    """What stands before the options of a text, and the options."""
-    name, *rest = OPTIONS.split(text, maxsplit=1)
-    pieces = [piece for piece in _split_commas(rest[0]) if piece] if rest else []
-    return name, to_options(f"'{name}'", pieces) if pieces else {}
+def take_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in which the options that a user wrote into `env` and `rule` stand beside them, where they are recorded.
+
+    `{"env": "catch:rows=6", "rule": "ppo:clip=0.1,streams=8"}` has `env_options`, `rule_options` and `streams` then.
+    """
+    found = dict(given)
+    if given.get("env"):
+        env = read_spec(given["env"])
+        ranges = {"randomise": given["randomise"]} if given.get("randomise") else {}
+        merge_options(env.name, env.options, ranges, "the setting randomise")
+        options = merge_options(env.name, env.options, given.get("env_options", {}), "env_options")
+        found |= {"env": env.env, **({"env_options": options} if env.options else {})}
+    if given.get("rule"):
+        rule, text = read_rule_spec(given["rule"]), given["rule"]
+        options = merge_options(text, rule.options, given.get("rule_options", {}), "rule_options")
+        beside = {name: given[name] for name in rule.overrides if name in given}
+        found |= {"rule": rule.rule, **({"rule_options": options} if rule.options else {})}
+        found |= merge_options(text, rule.overrides, beside, "a setting of its own")
+    return found
 
 
 def make_environment(name: str, options: Mapping[str, Any]) -> Environment | HostEnvironment:

@@ -110,7 +110,7 @@ def resume(
     folder = Path(values["resume"])
     # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
-    given = read_values(TrainConfig, values)
+    given = build.take_options(read_values(TrainConfig, values))
     if given.get("randomise"):
         # The folder has them among the options of the environment, whose others need not be repeated.
         given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])

@@ -69,7 +69,7 @@ def resumed(values: Mapping[str, Any]) -> tuple[TuneConfig, dict[str, Any]]:
     record = resuming.read_record(folder, KIND)
     # By today's names: those of an earlier version are not the user's to correct.
     kept = read_values(TuneConfig, record["settings"], str(folder / folders.CONFIG))
-    saved, given = build_tune(kept), read_values(TuneConfig, values)
+    saved, given = build_tune(kept), build.take_options(read_values(TuneConfig, values))
     # As they are recorded: lists that were split at their commas are joined, and defaults resolved.
     now = settings_of(build_tune(kept | {name: value for name, value in given.items() if name != "resume"}))
     changes = resuming.accept(TuneConfig, {name: now.get(name, value) for name, value in given.items()}, settings_of(saved), folder)
