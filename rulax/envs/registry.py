@@ -209,6 +209,8 @@ def _whole(name: str, option: str, number: Any) -> int:
 def _make_other(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
     """An environment that is not in the table: a user's own, or another library's."""
     thing = _own_part(name)
+    if thing is None and name.endswith(".py"):
+        raise UserError(own.without_name(name))
     if thing is None:
         return _make_adapted(name, options)
     from rulax.envs.own import environment_of

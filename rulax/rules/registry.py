@@ -91,7 +91,7 @@ class UnknownRule(ValueError):
     def __init__(self, name: str):
         ending = Path(name).suffix
         if ending == ".py":
-            super().__init__(f"'{name}' is a Python file: write {name}:NAME, with the name of the rule in it")
+            super().__init__(own.without_name(name))
         elif ending:
             super().__init__(f"'{name}' is not a rule file: those end in {' or '.join(FILE_ENDINGS)} (others are never opened)")
         else:
