@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from rulax.commands.build import take_options
+from rulax.commands.names import take_options
 from rulax.commands.preset_files import EXAMPLE, merge, read_preset
 from rulax.commands.settings import AGENTS, Computing, assemble, known_keys, read_values
 from rulax.commands.train.settings import TrainConfig

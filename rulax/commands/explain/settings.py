@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from rulax.commands.build import take_options
+from rulax.commands.names import take_options
 from rulax.commands.settings import AGENTS, LARGEST_SEED, Writing, assemble, check_bounds, read_values
 from rulax.commands.train.settings import TrainConfig
 from rulax.errors import UserError

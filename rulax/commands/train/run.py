@@ -18,6 +18,7 @@ from rulax.agents.base import split
 from rulax.commands import build
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
+from rulax.commands.names import take_options
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.settings import read_values
 from rulax.commands.signals import StopRequest
@@ -113,7 +114,7 @@ def resume(
     folder = Path(values["resume"])
     # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
-    given = build.take_options(read_values(TrainConfig, values))
+    given = take_options(read_values(TrainConfig, values))
     if given.get("randomise"):
         # The folder has them among the options of the environment, whose others need not be repeated.
         given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])

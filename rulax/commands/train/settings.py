@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
-from rulax.commands.build import take_options
+from rulax.commands.names import take_options
 from rulax.commands.preset_files import EXAMPLE, load_preset, merge, read_preset
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_bounds, read_values
 from rulax.envs.ranges import fold_ranges, ranges_of, write_union
