@@ -14,12 +14,13 @@ from rulax.commands.compare.settings import CompareConfig
 from rulax.commands.discover.settings import DiscoverConfig
 from rulax.commands.evaluate.run import evaluate
 from rulax.commands.play.run import play
-from rulax.commands.settings import read_values
+from rulax.commands.settings import read_values, settings_keys
 from rulax.commands.train.agent import load_agent
 from rulax.commands.train.result import Run, load, own_objects
 from rulax.commands.train.settings import TrainConfig, build_train
 from rulax.commands.tune.settings import TuneConfig
 from rulax.errors import UserError
+from rulax.text import merge_options
 
 if TYPE_CHECKING:
     from rulax.commands.compare.show import Comparison
@@ -44,8 +45,10 @@ def train(
     """Train agents: `rulax.train("catch", rule="ppo", steps=100_000, seeds=3)`.
 
     Args:
-        env: a name, or an environment of your own: an `Environment`, a `gymnasium.Env`, its class, or a function that makes one.
-        rule: a name or a rule file, or a rule of your own: an `UpdateRule`, a `Recipe`, or a function that returns one.
+        env: a name, or an environment of your own: an `Environment`, a `gymnasium.Env`, its class, or a function that makes one;
+            with options, `"catch:rows=5"` or `{"name": "catch", "rows": 5}`, as in `compare`.
+        rule: a name or a rule file, or a rule of your own: an `UpdateRule`, a `Recipe`, or a function that returns one; with
+            options, `"ppo:clip=0.1"` or `{"name": "ppo", "clip": 0.1}`.
         steps: environment steps per seed.
         seeds: agents trained side by side.
         out: the run folder; without it nothing is written.
@@ -58,6 +61,8 @@ def train(
     from rulax.commands.train.run import resume, start
 
     callbacks = check_callbacks(callback)
+    env, overrides = _named("env", env, overrides)
+    rule, overrides = _named("rule", rule, overrides)
     values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **held_networks(overrides)}
     # Before names are put in their place; what is neither is refused here.
     ranges = {"randomise": overrides["randomise"]} if overrides.get("randomise") else {}
@@ -269,6 +274,24 @@ def held_rules(rules: Any) -> tuple[str, ...] | None:
     return _held("rule", rules, is_rule, rule_name, tuple(RULES))
 
 
+def _named(kind: str, thing: Any, overrides: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """What a mapping such as `{"name": "ppo", "clip": 0.1}` names, and keywords with its other entries; anything else as it is."""
+    if not isinstance(thing, dict):
+        return thing, overrides
+    options, where = _without_name(kind, thing), f"{kind}_options"
+    settings = {name: options.pop(name) for name in list(options) if kind == "rule" and name in settings_keys(TrainConfig)}
+    beside = {name: overrides[name] for name in settings if overrides.get(name) is not None}
+    merged = merge_options(kind, options, overrides.get(where) or {}, where)
+    return thing["name"], overrides | merge_options(kind, settings, beside, "a keyword of its own") | {where: merged}
+
+
+def _without_name(kind: str, thing: dict[str, Any]) -> dict[str, Any]:
+    """The options in a mapping."""
+    if "name" not in thing:
+        raise UserError(f"{kind}: {thing!r} has no 'name' (a name or an object); its other entries are options")
+    return {name: value for name, value in thing.items() if name != "name"}
+
+
 def _held(
     kind: own.Kind, things: Any, fits: Callable[[Any], bool], name_of: Callable[[Any], str], taken: tuple[str, ...]
 ) -> tuple[str, ...] | None:
@@ -279,11 +302,9 @@ def _held(
     names: list[str] = []
     objects: dict[str, Any] = {}
     for thing in several:
-        options: dict[str, Any] = dict(thing) if isinstance(thing, dict) else {}
+        options: dict[str, Any] = {}
         if isinstance(thing, dict):
-            if "name" not in options:
-                raise UserError(f"{kind}: {thing!r} has no 'name' (a name or an object); its other entries are options")
-            thing = options.pop("name")
+            options, thing = _without_name(kind, thing), thing["name"]
         if not isinstance(thing, str):
             if not fits(thing):
                 raise UserError(f"{kind} must be a name or an object of your own, not {thing!r}")

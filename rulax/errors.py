@@ -32,7 +32,8 @@ class UserError(ValueError):
 
 
 class TrainingStopped(RuntimeError):
-    """Training cannot go on: a reward or a parameter is no longer finite, or an environment fails. The last good state is kept."""
+    """Training cannot go on: a reward or a parameter is no longer finite, or an environment fails. The last good state is kept
+    if there is a run folder."""
 
 
 # A KeyboardInterrupt, so that no `except Exception` of a caller swallows Ctrl-C.

@@ -74,11 +74,21 @@ def find(kind: Kind, reference: str) -> Any:
     for part in name.split("."):
         if not hasattr(thing, part):
             public = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-            defined = [each for each in public if getattr(vars(module)[each], "__module__", None) == module.__name__]
-            listed = f"it defines {', '.join(defined[:MOST_LISTED])}" if defined else "it defines nothing that could be one"
-            raise UserError(f"{kind}: {where} has no '{part}'{suggestion(part, public, listed)}")
+            raise UserError(f"{kind}: {where} has no '{part}'{suggestion(part, public, _defined(module))}")
         thing = getattr(thing, part)
     return thing
+
+
+def without_name(file: str) -> str:
+    """A sentence about a Python file that stands where `file.py:name` should: what could follow."""
+    return f"'{file}' is a Python file: write {file}:NAME; {_defined(import_file(Path(file)))}"
+
+
+def _defined(module: ModuleType) -> str:
+    """What a module itself defines and could be meant, as part of a sentence."""
+    public = {each: value for each, value in vars(module).items() if callable(value) and not each.startswith("_")}
+    defined = [each for each, value in public.items() if getattr(value, "__module__", None) == module.__name__]
+    return f"it defines {', '.join(defined[:MOST_LISTED])}" if defined else "it defines nothing that could be one"
 
 
 def import_file(path: Path) -> ModuleType:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union
 
 from rulax.errors import UserError
-from rulax.own import OwnPart, is_own
+from rulax.own import OPTIONS, OwnPart, is_own
 
 # -- numbers for a reader ------------------------------------------------------------------------------------------------------
 
@@ -209,6 +209,33 @@ def to_options(label: str, value: Any) -> dict[str, Any]:
             raise UserError(f"{label} expects KEY=VALUE, not {part!r}")
         options[name] = literal(text)
     return options
+
+
+def split_options(text: str) -> tuple[str, dict[str, Any]]:
+    """What stands before the options of a name, and the options: `catch:rows=5,columns=5` is `catch` with two of them."""
+    name, *rest = OPTIONS.split(text, maxsplit=1)
+    pieces = [piece for piece in split_commas(rest[0]) if piece] if rest else []
+    return name, to_options(f"'{name}'", pieces) if pieces else {}
+
+
+def split_commas(text: str) -> list[str]:
+    """Pieces between the commas that stand in no bracket: `kinds=[[1,0],[2,1]],height=5` has two."""
+    pieces, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += character
+    return [piece.strip() for piece in pieces]
+
+
+def merge_options(text: str, inside: Mapping[str, Any], beside: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Options that stand in a name together with those beside it, which are in `where`; one that has two values is refused."""
+    for name, value in inside.items():
+        if name in beside and str(beside[name]) != str(value):
+            raise UserError(f"'{text}' has {name}={value}, and {where} has {name}={beside[name]}; give it once")
+    return {**beside, **inside}
 
 
 def literal(text: str) -> Any:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from rulax.commands.fields import field_types
 from rulax.commands.settings import check_settings, override
 from rulax.errors import UserError
-from rulax.own import OPTIONS
-from rulax.settings import Learning, Network
-from rulax.text import convert, to_bytes, to_options
+from rulax.text import to_bytes
 
 if TYPE_CHECKING:
     from rulax.commands.train.settings import TrainConfig
@@ -43,70 +40,6 @@ def start_jax(platform: str, precision: str = "default", cache: bool = True) -> 
 
 
 # -- environments --------------------------------------------------------------------------------------------------------------
-
-
-class EnvironmentSpec(NamedTuple):
-    """An environment with options, as a user wrote it."""
-
-    name: str  # as in `catch:rows=5,columns=5`
-    env: str
-    options: dict[str, Any]
-
-
-class RuleSpec(NamedTuple):
-    """A rule with options, as a user wrote it."""
-
-    rule: str  # with its ablations, if any
-    options: dict[str, Any]  # of the rule
-    overrides: dict[str, Any]  # fields of Learning and Network
-
-
-def split_specs(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """`("catch:rows=5", "columns=5", "grid/delayed")` -> `("catch:rows=5,columns=5", "grid/delayed")`.
-
-    A piece with `=` and without `:` is an option of the environment before it; commas in brackets separate nothing.
-    """
-    specs: list[str] = []
-    # Joined first: reading a list of words has split at every comma, those inside of brackets included.
-    for piece in _split_commas(",".join(parts)):
-        if "=" in piece and ":" not in piece.partition("=")[0] and specs:
-            specs[-1] += f",{piece}" if OPTIONS.search(specs[-1]) else f":{piece}"
-        elif piece:
-            specs.append(piece)
-    return tuple(specs)
-
-
-def _split_commas(text: str) -> list[str]:
-    """Pieces between the commas that stand in no bracket: `kinds=[[1,0],[2,1]],height=5` has two."""
-    pieces, depth = [""], 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            pieces.append("")
-        else:
-            pieces[-1] += character
-    return [piece.strip() for piece in pieces]
-
-
-def read_spec(text: str) -> EnvironmentSpec:
-    """`catch:rows=5,columns=5` as an environment with options."""
-    env, options = _split_options(text)
-    return EnvironmentSpec(text, env, options)
-
-
-def read_rule_spec(text: str) -> RuleSpec:
-    """`ppo:clip=0.1,learning_rate=1e-3` as a rule with options, some of which are settings of agents and their learning."""
-    rule, options = _split_options(text)
-    types = {name: hint for part in (Learning, Network) for name, hint in field_types(part).items()}
-    overrides = {name: convert(f"'{text}': {name}", types[name], value) for name, value in options.items() if name in types}
-    return RuleSpec(rule, {name: value for name, value in options.items() if name not in types}, overrides)
-
-
-def _split_options(text: str) -> tuple[str, dict[str, Any]]:
-    """What stands before the options of a text, and the options."""
-    name, *rest = OPTIONS.split(text, maxsplit=1)
-    pieces = [piece for piece in _split_commas(rest[0]) if piece] if rest else []
-    return name, to_options(f"'{name}'", pieces) if pieces else {}
 
 
 def make_environment(name: str, options: Mapping[str, Any]) -> Environment | HostEnvironment:

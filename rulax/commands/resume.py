@@ -82,9 +82,9 @@ def check_budget(folder: Path, made: int, wanted: int, given: bool, unit: str, f
     # With the budget of the folder, reached means finished. A budget that the user repeats may equal what was made: then there is
     # nothing left to train, but the results are written again.
     if not given and not left and wanted <= made:
-        raise UserError(f"{folder} is finished, after {made} {unit}; a larger {flag} N goes on")
+        raise UserError(f"{folder} is finished, after {made:,} {unit}; a larger {flag} N goes on")
     if wanted < made:
-        raise UserError(f"{folder} has already made {made} {unit}, more than {flag} {wanted}")
+        raise UserError(f"{folder} has already made {made:,} {unit}, more than {flag} {wanted:,}")
 
 
 def _short(value: Any) -> str:

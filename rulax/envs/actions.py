@@ -115,7 +115,7 @@ def evenly_spaced(low: np.ndarray, high: np.ndarray, bins: int = BINS, real: boo
     if isinstance(bins, bool) or not isinstance(bins, int) or bins < 2:
         raise ValueError(f"bins must be a whole number of at least 2, not {bins!r}")
     if not low.size or not (np.isfinite(low).all() and np.isfinite(high).all()):
-        raise ValueError("real numbers can only be chosen from between two finite ends, and this action has no such ends")
+        raise ValueError("its action space is unbounded: give it finite low and high")
     # Dimension d is entry d of the flattened action; `native_action` restores the shape.
     return Actions(np.linspace(low.ravel(), high.ravel(), bins, axis=-1).astype(low.dtype), low.shape, real)
 

@@ -13,7 +13,7 @@ from rulax import own
 from rulax.envs.catalogue import AdapterFamily, adapter_families
 from rulax.errors import UserError, did_you_mean, matches, suggestion
 from rulax.settings import check_value
-from rulax.text import convert_like
+from rulax.text import convert_like, merge_options, split_options
 
 if TYPE_CHECKING:
     from rulax.envs.base import Environment, HostEnvironment
@@ -117,7 +117,8 @@ def families() -> dict[str, list[Entry]]:
 def make(name: str, **options: Any) -> Environment | HostEnvironment:
     """The environment of that name: one of ours, `prefix/ID` of another library, any Gymnasium id, or a user's own part.
 
-    The last is written `module:name` or `file.py:name` (`envs/own.py` says what that may be).
+    The last is written `module:name` or `file.py:name` (`envs/own.py` says what that may be). Options may stand in the name as
+    well: `catch:rows=5` is `make("catch", rows=5)`.
 
     `options` override fields of our environments (and `limit`, where the name has a time limit); for others they go to the adapter.
     Some options are for any environment:
@@ -130,6 +131,8 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     * all: `with_noise=4` and `with_skill=8` show noise or a skill that lasts for an episode, or longer with `noise_level=trial` or
       `skill_level=life` (`lasting.py`).
     """
+    name, inside = split_options(name)
+    options = merge_options(name, inside, options, "the keywords")
     # Taken out first: what is left in `options` belongs to the environment or its adapter.
     around = {option: options.pop(option) for option in AROUND if option in options}
     environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _make_other(name, options)
@@ -206,6 +209,8 @@ def _whole(name: str, option: str, number: Any) -> int:
 def _make_other(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
     """An environment that is not in the table: a user's own, or another library's."""
     thing = _own_part(name)
+    if thing is None and name.endswith(".py"):
+        raise UserError(own.without_name(name))
     if thing is None:
         return _make_adapted(name, options)
     from rulax.envs.own import environment_of

@@ -26,6 +26,7 @@ class Moment(NamedTuple):
     step: int  # in this episode; 0 for the first picture
     total: float  # reward so far in this episode
     ended: bool
+    truncated: bool = False  # whether a time limit ended it
 
 
 def play(
@@ -78,7 +79,7 @@ def _compiled(agent: Agent, environment: Environment, key: Array, episodes: int,
             total, number = total + float(transition.reward), number + 1
             ended = bool(transition.terminated) or bool(transition.truncated)
             picture = render(environment, task_shown, *jax.device_get((state, observation)))
-            yield Moment(picture, episode, number, total, ended)
+            yield Moment(picture, episode, number, total, ended, ended and not bool(transition.terminated))
         key, key_next = jax.random.split(key)
         first = np.int8(level_after(task, state))
         state, observation = follow(task, state, key_next)
@@ -110,7 +111,7 @@ def _on_host(agent: Agent, environment: HostEnvironment, key: Array, episodes: i
             # After a termination the stream shows the next episode already: then the picture before it stays.
             fresh = ended and timestep.first[0] > 0
             picture = picture if fresh else look(timestep.observation)
-            yield Moment(picture, episode, number, total, ended)
+            yield Moment(picture, episode, number, total, ended, ended and not fresh)
             episode += ended
             if fresh and episode < episodes:
                 number, total, picture = 0, 0.0, look(timestep.observation)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rulax.discovery.settings import Discovery
+from rulax.own import without_options
 from rulax.settings import Learning, Network, earlier_names, with_current_names
 
 if TYPE_CHECKING:  # `--help` reads this file and must not wait
@@ -48,6 +49,10 @@ def complete(record: dict[str, Any]) -> dict[str, Any]:
     """
     # On the left of the union: a kind that the record has wins.
     record = {"kind": "discover" if "discovery" in record else "train"} | record
+    settings = record.get("settings", {})
+    if without_options(settings.get("rule", "")) != settings.get("rule", ""):
+        # Such options were ignored once, so what was trained is the rule without them.
+        record["settings"] = settings | {"rule": without_options(settings["rule"])}
     for part, cls in PARTS.items():
         if part in record:
             # Likewise: only what the record lacks is filled in.

@@ -20,7 +20,7 @@ from rulax.errors import suggestion
 from rulax.files import cache_folder
 from rulax.metanet.sizes import ABLATIONS
 from rulax.settings import Bounds, check_value
-from rulax.text import convert_like
+from rulax.text import convert_like, merge_options, split_options
 
 if TYPE_CHECKING:
     from rulax.agents.base import AgentMaker
@@ -91,7 +91,7 @@ class UnknownRule(ValueError):
     def __init__(self, name: str):
         ending = Path(name).suffix
         if ending == ".py":
-            super().__init__(f"'{name}' is a Python file: write {name}:NAME, with the name of the rule in it")
+            super().__init__(own.without_name(name))
         elif ending:
             super().__init__(f"'{name}' is not a rule file: those end in {' or '.join(FILE_ENDINGS)} (others are never opened)")
         else:
@@ -150,12 +150,16 @@ def make_rule(name: str, **options: Any) -> Recipe:
 
     Args:
         name: a key of `RULES` or the path of a rule file, followed by any ablations; or a user's own rule, as `module:name` or
-            `file.py:name` (`rules/own.py` says what that may be).
+            `file.py:name` (`rules/own.py` says what that may be). Options may follow, as in `ppo:clip=0.1`.
         options: arguments of the function that makes the rule, and of the one that makes its agents if the rule has its own; what
             both name reaches both.
     """
+    name, inside = split_options(name)
+    options = merge_options(name, inside, options, "the keywords")
     name, ablations = split_ablations(name)
     if name not in RULES and is_own(name):
+        if ablations:
+            raise ValueError(f"'{name}:{ablations[0]}': only discovered rules have ablations, and {own.shown(name)} is your own")
         return _referred_recipe(name, options)
     stored = name in STORED or name.endswith(FILE_ENDINGS)
     if name not in RULES and not stored:

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import rulax
-from rulax.commands.build import make_recipe, read_spec, split_specs
+from rulax.commands.build import make_recipe
 from rulax.commands.cli import main
 from rulax.commands.discover.settings import DiscoverConfig, build_discover
 from rulax.commands.discover.setup import make_families, prepare_discovery, saved_discovery
+from rulax.commands.names import read_spec, split_specs
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import check_bounds
 from rulax.records import checkpoint

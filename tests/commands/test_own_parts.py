@@ -12,8 +12,8 @@ import pytest
 import rulax
 from rulax import own
 from rulax.api import held_environments, held_rules
-from rulax.commands.build import read_rule_spec, read_spec, split_specs
 from rulax.commands.cli import main
+from rulax.commands.names import read_rule_spec, read_spec, split_specs
 from rulax.envs.base import Environment, HostEnvironment
 from rulax.envs.catch import Catch
 from rulax.envs.registry import make

@@ -234,7 +234,7 @@ def test_a_finished_run_says_how_to_train_on(fake, capsys) -> None:
 
     train("here")
     assert main(["train", "--resume", "here"]) == 2
-    assert "here is finished, after 2350 steps; a larger --steps N goes on" in capsys.readouterr().err
+    assert "here is finished, after 2,350 steps; a larger --steps N goes on" in capsys.readouterr().err
     assert rulax.train(resume="here", steps=3000, quiet=True).steps[-1] == 3000
     assert rulax.train("catch", resume="here", steps=3100, quiet=True).finished  # its own settings may be repeated
     sentence = (

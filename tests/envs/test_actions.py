@@ -43,7 +43,7 @@ def test_real_numbers_by_bins():
     for bins in (1, True, 2.5):
         with pytest.raises(ValueError, match="bins must be a whole number of at least 2"):
             evenly_spaced(low, high, bins)
-    with pytest.raises(ValueError, match="two finite ends"):
+    with pytest.raises(ValueError, match="finite low and high"):
         evenly_spaced(low, np.full_like(high, np.inf))
 
 

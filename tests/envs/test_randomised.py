@@ -92,7 +92,7 @@ def test_a_union_is_uniform_over_its_length():
     drawn = at(((1.0, 5.0), (15.0, 20.0)), share, np)
     np.testing.assert_allclose(np.mean(drawn < 10), 4 / 9, atol=1e-3)
     np.testing.assert_allclose(np.sort(drawn), drawn)
-    assert set(at(((1.0, 1.0), (3.0, 3.0)), share)) == {1.0, 3.0}
+    assert set(at(((1.0, 1.0), (3.0, 3.0)), share, np)) == {1.0, 3.0}
     np.testing.assert_allclose(at(((1.0, 5.0), (15.0, 20.0)), jnp.asarray(share, jnp.float32), jnp), drawn, rtol=1e-5)
 
 

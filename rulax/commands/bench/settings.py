@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from rulax.commands.names import take_options
 from rulax.commands.preset_files import EXAMPLE, merge, read_preset
 from rulax.commands.settings import AGENTS, Computing, assemble, known_keys, read_values
 from rulax.commands.train.settings import TrainConfig
@@ -65,12 +66,13 @@ class BenchDiscoverConfig(Computing):
 
 def build_bench(values: Mapping[str, Any]) -> BenchTrainConfig:
     """A configuration from what the user gave; rules without settings of their own take those of the reference."""
-    given = read_values(BenchTrainConfig, values)
+    given = take_options(read_values(BenchTrainConfig, values))
     if not given.get("preset") and given.get("rule", BenchTrainConfig.rule) not in OWN_SETTINGS:
         # Time does not depend on the weights, so the default is a rule of Disco103's sizes that needs no file.
         given = {"rule": BenchTrainConfig.rule} | given | {"preset": REFERENCE}
     if given.get("preset"):
         # A preset is made for `train`; steps, for example, mean nothing to a benchmark and are no mistake.
         only_train = known_keys(TrainConfig).keys() - known_keys(BenchTrainConfig).keys()
-        given = merge(read_preset(BenchTrainConfig, given["preset"], frozenset({EXAMPLE, *only_train})), given)
+        preset = read_preset(BenchTrainConfig, given["preset"], frozenset({EXAMPLE, *only_train}))
+        given = merge(take_options(preset), given)
     return assemble(BenchTrainConfig, given | {"env": given.get("env") or "catch"})

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rulax.commands.bench.settings import REFERENCE, BenchDiscoverConfig, BenchTrainConfig, build_bench
-from rulax.commands.build import make_environment, make_recipe, make_trainer, read_spec, start_jax, user_errors
+from rulax.commands.build import make_environment, make_recipe, make_trainer, start_jax, user_errors
 from rulax.commands.discover.settings import build_discover
+from rulax.commands.names import read_spec
 from rulax.commands.settings import check_bounds, override
 from rulax.commands.train.settings import TrainConfig
 from rulax.discovery.settings import Discovery

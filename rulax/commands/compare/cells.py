@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rulax.commands import build
-from rulax.commands.build import read_rule_spec, read_spec
 from rulax.commands.cells import SCORE, TUNE, UNTRAINED, Cell
 from rulax.commands.compare.settings import CompareConfig, on_host, trials
+from rulax.commands.names import read_rule_spec, read_spec
 from rulax.commands.search_space import seed_of_trials
 from rulax.commands.settings import HostLoop
 from rulax.commands.train.settings import TrainConfig

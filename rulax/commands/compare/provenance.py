@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from rulax import own
-from rulax.commands.build import read_rule_spec
 from rulax.commands.cells import SCORE, Cell
 from rulax.commands.compare.settings import NOT_FIXED, CompareConfig, is_file
 from rulax.commands.fields import flag_name
+from rulax.commands.names import read_rule_spec
 from rulax.commands.settings import NOT_RECORDED
 from rulax.commands.train.settings import TrainConfig
 from rulax.files import safetensors_metadata

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from rulax.commands.build import read_spec
 from rulax.commands.cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
 from rulax.commands.compare.provenance import cell_command, compare_command, rule_facts
 from rulax.commands.compare.settings import HELD_OUT, CompareConfig, references, role_of, roles, suite_of, trials
+from rulax.commands.names import read_spec
 from rulax.commands.train.result import Run
 from rulax.evaluation import statistics as st
 from rulax.evaluation.normalised import ends

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rulax import own
-from rulax.commands.build import read_rule_spec, read_spec, split_specs
+from rulax.commands.names import read_rule_spec, read_spec, split_specs
 from rulax.commands.preset_files import load_preset, preset_names
 from rulax.commands.search_space import join_tuning, tuned_setting
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_suite, known_keys, read_values, recorded

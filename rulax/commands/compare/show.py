@@ -70,7 +70,7 @@ class Comparison(Tables):
 
     def __repr__(self) -> str:
         state = "" if self.finished else ", unfinished"
-        return f"Comparison({', '.join(self.rules)} in {len(self.results['environments'])} environments{state})"
+        return f"Comparison({', '.join(self.rules)} in {plural(len(self.results['environments']), 'environment')}{state})"
 
     def _repr_html_(self) -> str:
         """What a notebook shows: returns with their intervals, and the curves."""

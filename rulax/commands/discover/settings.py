@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from rulax.commands.build import split_specs
+from rulax.commands.names import split_specs
 from rulax.commands.preset_files import SUITES, load_preset, preset_names, read_preset
 from rulax.commands.settings import Running, assemble, check_suite, read_values
 from rulax.discovery.settings import Discovery

@@ -6,9 +6,10 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rulax.commands import build
-from rulax.commands.build import read_spec, user_errors, with_options
+from rulax.commands.build import user_errors, with_options
 from rulax.commands.discover.settings import DiscoverConfig, whole_specs
 from rulax.commands.fields import changeable
+from rulax.commands.names import read_spec
 from rulax.commands.settings import assemble, check_bounds, override, read_values, recorded
 from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import Discovery

@@ -18,6 +18,7 @@ from rulax.envs.registry import lasting_options
 from rulax.errors import UserError, suggestion
 from rulax.records import folder as folders
 from rulax.records.agent_file import check_environment
+from rulax.text import merge_options, split_options
 
 RULE_FILE = ".npz"
 
@@ -33,6 +34,9 @@ def find_agents(
         env_options: options that differ from training.
         platform: where to compute.
     """
+    if isinstance(env, str) and env:
+        env, inside = split_options(env)
+        env_options = merge_options(env, inside, env_options or {}, "env_options")
     if isinstance(what, AgentHandle):
         agents = [what]
     elif isinstance(what, Run):

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from rulax.commands.names import take_options
 from rulax.commands.settings import AGENTS, LARGEST_SEED, Writing, assemble, check_bounds, read_values
 from rulax.commands.train.settings import TrainConfig
 from rulax.errors import UserError
@@ -45,7 +46,7 @@ class ExplainConfig(Writing):
 
 def build_explain(values: Mapping[str, Any]) -> ExplainConfig:
     """A configuration from what the user gave."""
-    given = read_values(ExplainConfig, values)
+    given = take_options(read_values(ExplainConfig, values))
     if given.get("rule"):
         # Without a rule there is nothing to recommend; `check` then asks for one.
         given.setdefault("steps", recommended_steps(given["rule"]))

@@ -51,8 +51,8 @@ def tell(moments: Iterable[Moment]) -> None:
 
 def said(moment: Moment) -> str:
     """Where an episode is."""
-    over = ", over" if moment.ended else ""
-    return f"episode {moment.episode + 1}: {plural(moment.step, 'step')}, return {shown_return(moment.total)}{over}"
+    end = (", time limit" if moment.truncated else ", ended") if moment.ended else ""
+    return f"episode {moment.episode + 1}: {plural(moment.step, 'step')}, return {shown_return(moment.total)}{end}"
 
 
 def as_blocks(picture: np.ndarray, columns: int, rows: int) -> list[str]:

@@ -26,6 +26,7 @@ from rulax.evaluation.skills import Skills, judge_skills
 from rulax.own import hold, shown
 from rulax.records import agent_file
 from rulax.records.agent_file import Description
+from rulax.text import merge_options, split_options
 from rulax.types import Array, Level, Policy, PyTree
 
 if TYPE_CHECKING:  # both with Pillow
@@ -262,6 +263,9 @@ def load_agent(
         env_options: options of the environment that differ from the file's.
         network: settings of its network that name code of your own, such as `{"torso": "mine.py:Torso"}` or `{"torso": Torso}`.
     """
+    if isinstance(env, str):
+        env, inside = split_options(env)
+        env_options = merge_options(env, inside, env_options or {}, "env_options")
     description, tensors = agent_file.read(path)
     build.start_jax("auto")
     if env is None and ("env" in description.custom or ":" in description.env):

@@ -202,6 +202,10 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
 
     `env` and `rule` are needed only for the agents of a run that was made with objects of your own.
     """
+    if folder is None:
+        raise UserError(
+            "this run was not kept in a folder; rulax.train(..., out='runs/mine') keeps it, and run.agent.save(FILE) an agent"
+        )
     if not isinstance(folder, str | Path):
         raise UserError(f"load takes the folder of a run, as in rulax.load('runs/catch-ppo-001'), not {folder!r}")
     folder = Path(folder)

@@ -18,6 +18,7 @@ from rulax.agents.base import split
 from rulax.commands import build
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
+from rulax.commands.names import take_options
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.settings import read_values
 from rulax.commands.signals import StopRequest
@@ -27,6 +28,7 @@ from rulax.commands.train.settings import TrainConfig, build_train
 from rulax.commands.train.setup import (
     KIND,
     Prepared,
+    action_note,
     changed_files,
     check_own,
     prepare,
@@ -68,6 +70,8 @@ def start(
     # By shapes alone: the number of parameters is known before a single array is made.
     agent = jax.eval_shape(prepared.trainer.agent, prepared.trainer.skeleton())
     progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(split(agent)[0])))} parameters")
+    if note := action_note(prepared):
+        progress.message(note)
     return begin(prepared, progress, on_disk, callbacks=callbacks)
 
 
@@ -110,7 +114,7 @@ def resume(
     folder = Path(values["resume"])
     # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
-    given = read_values(TrainConfig, values)
+    given = take_options(read_values(TrainConfig, values))
     if given.get("randomise"):
         # The folder has them among the options of the environment, whose others need not be repeated.
         given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])
@@ -299,7 +303,9 @@ class TrainJob:
 
     def what_is_kept(self) -> str:
         """The end of a sentence about a run that cannot go on."""
-        if self.folder is None or not (self.folder / folders.CHECKPOINT).exists():
+        if self.folder is None:
+            return "; nothing was saved, because no run folder was asked for (out=...)"
+        if not (self.folder / folders.CHECKPOINT).exists():
             return ""
         return f"; the last good state is in {self.folder / folders.CHECKPOINT}"
 
@@ -307,7 +313,7 @@ class TrainJob:
         """What an interrupted user reads."""
         where = f"at step {self.recorder.step:,} of {self.config.steps:,}"
         if self.folder is None:
-            return f"stopped {where}; nothing was saved, because no run folder was asked for"
+            return f"stopped {where}; nothing was saved, because no run folder was asked for (out=...)"
         objects = {"env": f"env=<{self.config.env}>", "rule": "rule=..."}  # the same again: a folder cannot hold them
         own = "".join(f"{objects[name]}, " for name in self.prepared.record["custom"])
         line = f"rulax.train({own}resume='{self.folder}')  # in Python" if own else f"rulax train --resume {self.folder}"

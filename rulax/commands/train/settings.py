@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
+from rulax.commands.names import take_options
 from rulax.commands.preset_files import EXAMPLE, load_preset, merge, read_preset
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_bounds, read_values
 from rulax.envs.ranges import fold_ranges, ranges_of, write_union
@@ -25,9 +26,11 @@ class TrainConfig(HostLoop, Running):
     """Train agents on an environment; leaves a run folder with a page, metrics and checkpoint."""
 
     env: str = setting("", WHAT, positional=True, metavar="ENV")
-    """Environment, for example catch (`rulax envs` lists them all), or your own as file.py:name or module:name."""
+    """Environment, for example catch (`rulax envs` lists them all), or your own as file.py:name or module:name; options may follow,
+    as in catch:rows=8,columns=8."""
     rule: str = setting(DEFAULT_RULE, WHAT, metavar="NAME|FILE")
-    """Update rule: a name (`rulax rules` lists them all), a rule file, or your own as file.py:name or module:name."""
+    """Update rule: a name (`rulax rules` lists them all), a rule file, or your own as file.py:name or module:name; options may
+    follow, as in ppo:clip=0.1,learning_rate=1e-3."""
     steps: int = setting(500_000, WHAT, at_least=1, on_resume=True)
     """Environment steps per seed; 200k, 1e6 and 1_000_000 are understood [default: what the rule recommends]."""
     seeds: int = setting(1, WHAT, at_least=1)
@@ -78,10 +81,10 @@ class TrainConfig(HostLoop, Running):
 
 def build_train(values: Mapping[str, Any], cls: type[Config] = TrainConfig) -> Config:  # type: ignore[assignment]
     """A configuration from what the user gave and the preset they named, if any."""
-    given = read_values(cls, values)
+    given = take_options(read_values(cls, values))
     if given.get("preset"):
         # The example is for the error message of `check_train`, not a setting.
-        given = merge(read_preset(cls, given["preset"], frozenset({EXAMPLE})), given)
+        given = merge(take_options(read_preset(cls, given["preset"], frozenset({EXAMPLE}))), given)
     given = fold_ranges(given, given.get("env", ""))
     if given.get("eval_randomise"):
         read = ranges_of(given.get("env", ""), "eval_randomise", given["eval_randomise"])

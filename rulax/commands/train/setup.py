@@ -13,6 +13,7 @@ from rulax.errors import UserError
 from rulax.records import earlier
 from rulax.records.provenance import fingerprint, how_made
 from rulax.records.wandb_writer import check_wandb
+from rulax.rules.registry import is_own
 from rulax.settings import Learning, Network
 
 if TYPE_CHECKING:
@@ -148,6 +149,16 @@ def warm_up_note(prepared: Prepared) -> str:
         f"warning: the learning rate never reaches {learning.learning_rate:g}: it rises over {learning.warmup_updates:,} updates, "
         f"and the whole run has {updates:,}; give --warmup-updates N with fewer, or more --steps"
     )
+
+
+def action_note(prepared: Prepared) -> str:
+    """How a rule of the user's own chooses real numbers, where nobody said it: by bins, unlike the hand-designed ones of Rulax."""
+    config, environment = prepared.config, prepared.environment
+    own_rule = "rule" in prepared.record["custom"] or is_own(config.rule)
+    asked = "action_distribution" in config.overrides
+    if not environment.real_dimensions or prepared.recipe.network.action_distribution != "bins" or asked or not own_rule:
+        return ""
+    return f"actions: {environment.num_actions} bins; --action-distribution gaussian, or the rule's NETWORK, changes that"
 
 
 # -- the record ----------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from rulax.commands import build
 from rulax.commands import resume as resuming
 from rulax.commands.cells import FAILED, SCORE, TUNE, Cell, CellsProgress, cost_of, failure, finished, read_cell, train_cell
 from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
+from rulax.commands.names import take_options
 from rulax.commands.progress import Status, make_progress
 from rulax.commands.search_space import Choices, split_rule
 from rulax.commands.settings import check_bounds, read_values
@@ -69,7 +70,7 @@ def resumed(values: Mapping[str, Any]) -> tuple[TuneConfig, dict[str, Any]]:
     record = resuming.read_record(folder, KIND)
     # By today's names: those of an earlier version are not the user's to correct.
     kept = read_values(TuneConfig, record["settings"], str(folder / folders.CONFIG))
-    saved, given = build_tune(kept), read_values(TuneConfig, values)
+    saved, given = build_tune(kept), take_options(read_values(TuneConfig, values))
     # As they are recorded: lists that were split at their commas are joined, and defaults resolved.
     now = settings_of(build_tune(kept | {name: value for name, value in given.items() if name != "resume"}))
     changes = resuming.accept(TuneConfig, {name: now.get(name, value) for name, value in given.items()}, settings_of(saved), folder)

@@ -164,7 +164,7 @@ def test_what_breaks_the_interface_is_refused_and_what_raises_is_not(options, me
         (f"dm_env/{__name__}:Missing", "cannot be imported"),
         (f"dm_env/{__name__}:host", "is not a function"),
         (f"dm_env/{__name__}:stack_without_seed", "needs an argument 'seed'"),
-        (f"dm_env/{__name__}:Endless", "actions .*two finite ends"),
+        (f"dm_env/{__name__}:Endless", "actions .*finite low and high"),
         (f"dm_env/{__name__}:Unbounded", "which no agent chooses from"),
     ],
 )

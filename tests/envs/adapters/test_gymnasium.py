@@ -332,7 +332,7 @@ def test_flatten():
 
 
 def test_errors_say_what_to_do(monkeypatch):
-    with pytest.raises(ValueError, match=r"'RulaxTwo-v0' has actions of kind Box: .* two finite ends"):
+    with pytest.raises(ValueError, match=r"'RulaxTwo-v0' has actions of kind Box: .* finite low and high"):
         adapter.make("RulaxTwo-v0", kind="endless")
     with pytest.raises(ValueError, match=r"'RulaxTwo-v0' has actions of kind Text, which no agent chooses from"):
         adapter.make("RulaxTwo-v0", kind="text")
