@@ -23,7 +23,9 @@ class Status(NamedTuple):
 
     def words(self) -> list[str]:
         """What stands beside the bar; no estimate of the time that is left where there is none worth showing."""
-        return [*self.facts, *([] if self.seconds_left is None else [f"{duration(self.seconds_left)} left"])]
+        # At the end nothing is left, whatever was estimated before the last piece.
+        left = None if self.step >= self.total else self.seconds_left
+        return [*self.facts, *([] if left is None else [f"{duration(left)} left"])]
 
 
 class PhaseClock:
@@ -61,7 +63,7 @@ class Lines(Silent):
     """One line now and then, for logs and pipes."""
 
     def __init__(self) -> None:
-        self.last = 0.0
+        self.last, self.ended = 0.0, False
         self.clock = PhaseClock()
 
     def start(self, title: str, status: Status) -> None:
@@ -70,6 +72,7 @@ class Lines(Silent):
 
     def rename(self, title: str) -> None:
         self.message(f"{title}: compiling…")
+        self.ended = False
 
     def phase(self, text: str, done: int = 0, of: int = 0) -> None:
         seconds = self.clock.seconds(text)
@@ -83,9 +86,11 @@ class Lines(Silent):
 
     def update(self, status: Status) -> None:
         # The last line always appears, however soon: a log should end at 100 %.
-        if time.monotonic() - self.last < LINE_SECONDS and status.step < status.total:
+        ends = status.step >= status.total
+        # The whole may report its end after its last part has.
+        if (ends and self.ended) or (not ends and time.monotonic() - self.last < LINE_SECONDS):
             return
-        self.last = time.monotonic()
+        self.last, self.ended = time.monotonic(), ends
         percent = 100 * status.step / status.total
         steps = [f"step {status.step:,}"] if status.counts_steps else []
         self.message(" · ".join([f"{percent:5.1f} %", *steps, *status.words()]))
@@ -141,7 +146,7 @@ class Bar(Silent):
 
     def update(self, status: Status) -> None:
         self.clock.text = ""
-        first, *others = status.words()
+        first, *others = status.words() or [""]  # many trainings in one say nothing of their own
         # The number is the last word of a fact, which may itself have several, such as `validation score 0.8`.
         word, _, value = first.rpartition(" ")
         facts = " · ".join([f"{word} [bold]{value}[/]", *others])

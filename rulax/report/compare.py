@@ -145,7 +145,7 @@ def facts(found: Found, rules: list[str]) -> list[Fact]:
     done, agents = (n * found["seeds"] for n in (sum(cell["finished"] for cell in found["cells"]), len(found["cells"])))
     return [
         *shown,
-        Fact("environments", str(len(found["environments"])), f"{apart} held out"),
+        Fact("environments", str(len(found["environments"])), f"{apart} held out" if apart else ""),
         Fact("agents trained", f"{done:,}" + (f" of {agents:,}" if done < agents else ""), f"{count(steps)} environment steps"),
         Fact("core-hours", parts.core_hours(cost["cpu_seconds"]), f"{duration(cost['seconds'])} in all, trials included"),
     ]

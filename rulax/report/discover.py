@@ -211,7 +211,9 @@ def commands(folder: Path, record: dict[str, Any], families: dict[str, list[str]
     settings, where = record["settings"], parts.quoted(folder)
     # Preferably one that the rule has not seen, as that is what it was made for.
     env = without_options(next(iter(families["validation"] or families["training"]), "catch"))
-    lines = [(f"rulax train {env} --rule {where}/{folders.RULE}", "Train agents with the best rule")]
+    lines = []
+    if (folder / folders.RULE).exists():  # not before the first evaluation
+        lines.append((f"rulax train {env} --rule {where}/{folders.RULE}", "Train agents with the best rule"))
     if record.get("command"):
         lines.append((record["command"], "As it was started"))
     lines.append((f"rulax discover --preset {where}/config.json", "The same discovery again, with exactly these settings"))

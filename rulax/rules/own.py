@@ -10,6 +10,7 @@ from typing import Any
 from rulax.errors import UserError
 from rulax.own import is_nameless, name_of
 from rulax.rules.base import Recipe, UpdateRule
+from rulax.rules.guarded import guarded, telling
 from rulax.settings import Learning, Network
 
 ACCEPTED = "an UpdateRule, a Recipe (a rule with its settings), or a function that returns one of them"
@@ -49,17 +50,19 @@ def recipe_of(thing: Any, name: str, read: Callable[[Callable, dict[str, Any]], 
     if not isinstance(thing, Recipe | UpdateRule):
         if not callable(thing):
             raise UserError(f"rule '{name}' must be {ACCEPTED}, not {type(thing).__name__}")
-        made = thing(**read(thing, options))
+        arguments = read(thing, options)
+        with telling(name, "making it", thing, f"{name_of(thing)}({', '.join(arguments)})"):
+            made = thing(**arguments)
     elif options:
         raise UserError(f"rule '{name}' is ready-made and takes no options; give the function that makes it")
     if isinstance(made, Recipe):
-        return made
+        return made._replace(rule=guarded(made.rule, name, needs_policy=made.make_agent is None))
     if not isinstance(made, UpdateRule):
         raise UserError(f"rule '{name}' must be {ACCEPTED}; it returned {type(made).__name__}")
     module = sys.modules.get(getattr(thing, "__module__", ""))
     learning, network = getattr(module, "LEARNING", None), getattr(module, "NETWORK", None)
     return Recipe(
-        made,
+        guarded(made, name),
         learning if isinstance(learning, Learning) else Learning(),
         network if isinstance(network, Network) else Network(),
     )

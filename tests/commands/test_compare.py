@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -13,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 import rulax
 from rulax.commands.cells import SCORE, TUNE, CellsProgress
@@ -35,6 +37,7 @@ from rulax.rules.base import Recipe
 from rulax.settings import Learning, Network
 from tests.commands.bad_lines import refused_in_one_sentence
 from tests.commands.conftest import FakeTrainer
+from tests.report.folders import comparison
 
 LINE = ["compare", "catch", "cartpole", "--rules", "ppo", "actor_critic", "--seeds", "5", "--steps", "500"]
 
@@ -388,3 +391,27 @@ def test_mistakes_in_python(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(UserError, match="unknown setting 'rulez'"):
         rulax.compare(["catch"], rulez=["ppo"])
     assert fresh({"envs": "catch", "rules": "ppo"})[0].seeds == 5
+
+
+def test_a_narrow_terminal_gets_a_row_for_each_environment_and_rule(tmp_path: Path) -> None:
+    found = comparison({"ppo": 0.5, "actor_critic": 0.25, "policy_gradient": 0.125}, {"catch": "training", "cartpole": "held out"})
+
+    def printed(width: int) -> list[str]:
+        console = Console(file=io.StringIO(), width=width, highlight=False)
+        Comparison(tmp_path, found).print_tables(console)
+        return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+    assert any(line.split() == ["environment", "ppo", "actor_critic", "policy_gradient", "untrained"] for line in printed(110))
+    narrow = [line.split() for line in printed(60)]
+    assert ["catch", "ppo", "0.50", "[0.40,", "0.60]"] in narrow
+    assert ["cartpole", "*", "policy_gradient", "0.12", "[0.02,", "0.23]"] in narrow
+    assert ["catch", "untrained", "-0.60"] in narrow
+    assert ["policy_gradient", "ppo", "0.31", "[0.11,", "0.51]"] in narrow  # 0.5 + (0.125 - 0.5) / 2
+    assert ["ppo", "ppo"] not in narrow
+
+
+def test_only_discovered_rules_have_environments_held_out(small) -> None:
+    values = {"envs": ("catch", "pendulum"), "seeds": 2, "steps": 500, "quiet": True}
+    for rules, apart in ((("ppo", "actor_critic"), False), (("ppo", "disco"), True)):
+        found = compare_from(values | {"rules": rules}).results
+        assert bool(found["statistics"]["held_out"]) == any(env["held_out"] for env in found["environments"]) == apart

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rulax.commands.progress import Lines, Status
+from rulax.commands.progress import Bar, Lines, Status
 from rulax.report.plot import block_curve, curve_figure, save_figure, seed_mean
 from rulax.text import count, duration, shown_return
 
@@ -57,4 +57,16 @@ def test_plain_lines_are_rare(capsys) -> None:
     output = capsys.readouterr().err.splitlines()
     assert output[0] == "catch: compiling…"
     assert len(output) <= 3
-    assert output[-1] == "100.0 % · step 100 · return 0.5 · 50 steps/s · 0:03 left"
+    assert output[-1] == "100.0 % · step 100 · return 0.5 · 50 steps/s"  # at the end nothing is left
+
+
+def test_the_end_is_told_once_and_a_bar_needs_no_words(capsys) -> None:
+    lines = Lines()
+    lines.start("compare", Status(0, 100, (), None))
+    lines.update(Status(100, 100, ["return 0.5"], 6.0))  # the last cell
+    lines.update(Status(100, 100, (), None))  # and the comparison
+    assert capsys.readouterr().err.count("100.0 %") == 1
+    bar = Bar()
+    bar.start("compare", Status(0, 100, (), None))
+    bar.update(Status(100, 100, (), None))
+    bar.stop()

@@ -24,6 +24,7 @@ from rulax.records import folder as folders
 from rulax.records.provenance import fingerprint
 from rulax.records.rows import Recorder, read_rows
 from rulax.settings import Learning, Network
+from rulax.text import shown_return
 from tests.commands.conftest import FakeTrainer
 
 LINE = ["train", "catch", "--steps", "2345", "--seeds", "3"]
@@ -91,6 +92,13 @@ def test_a_speed_is_shown_only_once_it_is_known(fake, monkeypatch) -> None:
     assert "steps/s" not in seen[0]
     assert "steps/s" in seen[-1]
     assert not any(" 0 steps/s" in line for line in seen)
+
+
+def test_the_last_line_shows_the_return_of_the_latest_point(fake, tmp_path: Path, capsys) -> None:
+    assert main([*LINE, "--log-every", "100", "--out", "run"]) == 0
+    (last,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("100.0 %")]
+    assert f" · return {shown_return(read_rows(tmp_path / 'run')[-1]['episode_return'])} · " in last
+    assert "left" not in last
 
 
 def test_a_folder_that_cannot_be_made(fake, tmp_path: Path, capsys) -> None:

@@ -123,9 +123,11 @@ def test_a_discovery_in_environments_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_discovery_that_was_stopped_before_its_first_evaluation(tmp_path: Path) -> None:
     folder = discover_folder(tmp_path / "run", finished=False)
-    for name in ("metrics.jsonl", "summary.json", "baselines.json"):
+    for name in ("metrics.jsonl", "summary.json", "baselines.json", "rule.safetensors"):
         (folder / name).unlink()
-    assert "stopped at meta-step 0 of 45" in write_discover_page(folder).read_text()
+    page = write_discover_page(folder).read_text()
+    assert "stopped at meta-step 0 of 45" in page
+    assert "--rule" not in page  # there is none yet
 
 
 def test_the_band_is_the_bootstrap_interval_of_scipy() -> None:

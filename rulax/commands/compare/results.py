@@ -49,6 +49,8 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
     returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rule_names}
     scale = Scale(config, known, random, returns, warnings)
     facts = [rule_facts(*names, cells) for names in zip(config.rules, config.rule_names, strict=True)]
+    # To a hand-designed rule every environment is like any other.
+    discovered = any(each["discovered"] for each in facts)
     described = [describe_cell(cell, config, scale, facts) for cell in scored]
     complete = len(done) == len(scored) and len(random) == len(config.env_names)
     left = sum(not finished(cell) for cell in cells)
@@ -59,10 +61,10 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
         "finished": complete,
         "seeds": config.seeds,
         "steps": config.steps,
-        "environments": [environment_facts(env, known, random, scale) for env in config.env_names],
+        "environments": [environment_facts(env, known, random, scale, discovered) for env in config.env_names],
         "rules": facts,
         "cells": described,
-        "statistics": all_statistics(config, known, returns, scale),
+        "statistics": all_statistics(config, known, returns, scale, discovered),
         "normalisation": scale.words(),
         "tuning": tuning(config, cells) if config.tune else None,
         "warnings": alone(config) + st.too_few(config.seeds, max(1, len(known))) + warnings,
@@ -185,14 +187,14 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
     }
 
 
-def environment_facts(env: str, known: list[str], random: dict[str, Any], scale: Scale) -> dict[str, Any]:
-    """An environment, its role in the suites of discovery, and its baselines."""
+def environment_facts(env: str, known: list[str], random: dict[str, Any], scale: Scale, discovered: bool) -> dict[str, Any]:
+    """An environment, its role in the suites of discovery (held out only if a `discovered` rule takes part), and its baselines."""
     role = known_roles().get(env.partition(":")[0], HELD_OUT)
     return {
         "name": env,
         "suite": suite_of(env),
         "role": role,
-        "held_out": role == HELD_OUT,
+        "held_out": discovered and role == HELD_OUT,
         "complete": env in known,
         "random": random.get(env),
         "reference": scale.reference.get(env),
@@ -216,15 +218,17 @@ def total_cost(cells: list[Cell]) -> dict[str, float]:
 # -- statistics ----------------------------------------------------------------------------------------------------------------
 
 
-def all_statistics(config: CompareConfig, known: list[str], returns: dict[str, np.ndarray], scale: Scale) -> dict[str, Any]:
-    """Per environment in returns; over all environments, and over those held out, in scores."""
+def all_statistics(
+    config: CompareConfig, known: list[str], returns: dict[str, np.ndarray], scale: Scale, discovered: bool
+) -> dict[str, Any]:
+    """Per environment in returns; over all environments, and over those held out if there is a `discovered` rule, in scores."""
     if not known:
         return {"environments": {}, "overall": None, "held_out": None}
     each = {env: {rule: shown(st.interquartile_mean, returns[rule][:, [n]]) for rule in returns} for n, env in enumerate(known)}
     scores = {rule: scale.normalise(returns[rule], known) for rule in config.rule_names}
     apart = [n for n, env in enumerate(known) if known_roles().get(env.partition(":")[0], HELD_OUT) == HELD_OUT]
     # Where all environments are held out, or none is, the second table would repeat the first or be empty.
-    some = {rule: values[:, apart] for rule, values in scores.items()} if 0 < len(apart) < len(known) else None
+    some = {rule: values[:, apart] for rule, values in scores.items()} if discovered and 0 < len(apart) < len(known) else None
     return {"environments": each, "overall": group_statistics(scores), "held_out": group_statistics(some) if some else None}
 
 

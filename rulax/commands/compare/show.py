@@ -48,15 +48,15 @@ class Comparison(Tables):
             console.print("no environment is finished yet\n")
         else:
             console.print("final return of training episodes, interquartile mean over seeds \\[95 % interval]")
-            console.print(returns_table(self))
+            console.print(returns_table(self, console))
             console.print(f"\nscores over {plural(len(self.environments), 'environment')}: {found['normalisation']}")
-            console.print(scores_table(overall))
+            console.print(scores_table(overall, console))
             if found["statistics"]["held_out"]:
                 console.print("\nscores over the environments held out")
-                console.print(scores_table(found["statistics"]["held_out"]))
+                console.print(scores_table(found["statistics"]["held_out"], console))
             if len(self.rules) > 1:
-                console.print("\nprobability that a run of the row's rule beats one of the column's")
-                console.print(improvement_table(self.rules, overall["improvement"]))
+                console.print("\nprobability that a run of the row's rule beats one of the other's")
+                console.print(improvement_table(self.rules, overall["improvement"], console))
         for rule, tuned in (found["tuning"] or {"rules": {}})["rules"].items():
             chosen = ", ".join(f"{name} {value}" for name, value in tuned["chosen"].items())
             console.print(f"tuned: {rule} with {chosen} (best of {len(tuned['scores'])} trials)", markup=False)
@@ -90,38 +90,61 @@ def show(comparison: Comparison, quiet: bool) -> None:
     )
 
 
-def returns_table(comparison: Comparison) -> Any:
+def returns_table(comparison: Comparison, console: Any) -> Any:
     """One row per environment, one column per rule; the best is bold."""
-    table = make_table("environment", [*map(escaped, comparison.rules), "untrained"])
+    rows = {}
     for env in comparison.results["environments"]:
         name = escaped(env["name"]) + (" *" if env["held_out"] else "")
+        untrained = "" if env["random"] is None else number(env["random"])
         if not env["complete"]:
-            table.add_row(name, *["unfinished"] * len(comparison.rules), "" if env["random"] is None else number(env["random"]))
+            rows[name] = [*["unfinished"] * len(comparison.rules), untrained]
             continue
         found = comparison.results["statistics"]["environments"][env["name"]]
         best = max(found[rule]["value"] for rule in comparison.rules)
-        cells = [cell(found[rule], bold=found[rule]["value"] == best) for rule in comparison.rules]
-        table.add_row(name, *cells, number(env["random"]))
-    return table
+        rows[name] = [*(cell(found[rule], bold=found[rule]["value"] == best) for rule in comparison.rules), untrained]
+    return fitting("environment", "rule", [*comparison.rules, "untrained"], rows, console)
 
 
-def scores_table(group: dict[str, Any]) -> Any:
+def scores_table(group: dict[str, Any], console: Any) -> Any:
     """One row per aggregate."""
-    table = make_table("", [*map(escaped, group["rules"])])
+    rows = {}
     for name, words in AGGREGATES.items():
         values = {rule: found[name] for rule, found in group["rules"].items()}
         best = (min if name == "optimality_gap" else max)(value["value"] for value in values.values())
-        table.add_row(words, *(cell(value, bold=value["value"] == best) for value in values.values()))
-    return table
+        rows[words] = [cell(value, bold=value["value"] == best) for value in values.values()]
+    return fitting("", "rule", list(group["rules"]), rows, console)
 
 
-def improvement_table(rules: list[str], improvement: list[dict[str, Any]]) -> Any:
+def improvement_table(rules: list[str], improvement: list[dict[str, Any]], console: Any) -> Any:
     """One row and one column per rule."""
-    table = make_table("", [*map(escaped, rules)])
     found = {(pair["rule"], pair["over"]): pair["probability"] for pair in improvement}
-    for rule in rules:
-        table.add_row(escaped(rule), *(cell(found[rule, other]) if rule != other else "" for other in rules))
-    return table
+    rows = {escaped(rule): [cell(found[rule, other]) if rule != other else "" for other in rules] for rule in rules}
+    return fitting("", "other", rules, rows, console)
+
+
+def fitting(corner: str, across: str, columns: list[str], rows: dict[str, list[str]], console: Any) -> Any:
+    """A table as wide as the console: where the columns do not fit, each row becomes as many as it has cells.
+
+    Args:
+        corner: what the names of the rows are.
+        across: what the names of the columns are, for a table in which they stand below each other.
+        columns: those names.
+        rows: the cells of each row, as many as there are columns; empty ones are left out of a narrow table.
+        console: where it is printed.
+    """
+    wide = make_table(corner, [*map(escaped, columns)])
+    for name, cells in rows.items():
+        wide.add_row(name, *cells)
+    # With more room than there is: a measure is never above the room.
+    if console.measure(wide, options=console.options.update(width=2 * console.width)).maximum <= console.width:
+        return wide
+    narrow = make_table(corner, [across, ""])
+    narrow.columns[1].justify = "left"
+    for name, cells in rows.items():
+        for column, text in zip(columns, cells, strict=True):
+            if text:
+                narrow.add_row(name, escaped(column), text)
+    return narrow
 
 
 def cell(found: dict[str, Any], bold: bool = False) -> str:

@@ -286,7 +286,9 @@ class TrainJob:
         step, total = self.recorder.step, self.config.steps
         speed, left = self.pace.measure(step, total)
         # The last iteration may go beyond the budget, which would show as more than 100 %.
-        facts = [f"return {shown_return(self.recent_return)}"]
+        # That of the latest point of the curve, as the result will have it; a chunk may be most of a short run.
+        latest = self.log.rows[-1]["episode_return"] if self.log.rows else None
+        facts = [f"return {shown_return(self.recent_return if latest is None else latest)}"]
         # Not known until a second chunk has been timed.
         facts += [f"{count(speed * self.config.seeds)} steps/s"] if speed else []
         return Status(min(step, total), total, facts, left)
