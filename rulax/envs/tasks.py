@@ -23,7 +23,6 @@ The option `trial`, `contexts` or `tasks` of `registry.make` applies the first t
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
 from rulax.envs.ranges import Union, at, ranges_of
-from rulax.envs.wrappers import Wrapped, select
+from rulax.envs.wrappers import Wrapped, as_vector, beside, select, vector_size
 from rulax.errors import UserError, suggestion
 from rulax.types import Array, Level, PyTree
 
@@ -82,7 +81,7 @@ class Trial(Wrapped):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        size = math.prod(self.environment.observation.shape) + self._choices() + 2 + bool(self.clock)
+        size = vector_size(self.environment.observation) + self._choices() + 2 + bool(self.clock)
         return jax.ShapeDtypeStruct((size,), jnp.float32)
 
     def default_task(self) -> PyTree:
@@ -146,8 +145,8 @@ class Trial(Wrapped):
     def _show(self, observation: PyTree, action: Array, reward: Array, over: Array, steps: Array) -> Array:
         reward = jnp.zeros_like(reward) if self.withheld else reward
         # The inputs of RL² (Duan et al. 2016): without the reward and the end a memory could not infer the task.
-        parts = [observation.astype(jnp.float32).reshape(-1), action, reward[None], over.astype(jnp.float32)[None]]
-        return jnp.concatenate([*parts, (steps / self.clock)[None].astype(jnp.float32)] if self.clock else parts)
+        parts = [observation, action, reward, over]
+        return as_vector([*parts, steps / self.clock] if self.clock else parts)
 
 
 class RecurringState(NamedTuple):
@@ -168,7 +167,8 @@ class RecurringState(NamedTuple):
 class Recurring(Wrapped):
     """`contexts` tasks, each with a random barcode of `bits` bits that every observation shows, each met `repeats` times.
 
-    The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new barcodes are drawn, and
+    Observations become dictionaries, with the barcode as "context"; what the environment showed is in "observation" (a dictionary
+    gets one more entry). The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new barcodes are drawn, and
     the next episode starts with `Level.TRIAL`.
     """
 
@@ -181,8 +181,8 @@ class Recurring(Wrapped):
             raise ValueError(f"{self.contexts} contexts need at least as many barcodes; {self.bits} bits make {2**self.bits}")
 
     @property
-    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return jax.ShapeDtypeStruct((math.prod(self.environment.observation.shape) + self.bits,), jnp.float32)
+    def observation(self) -> dict[str, PyTree]:  # type: ignore[override]
+        return beside(self.environment.observation, "context", jax.ShapeDtypeStruct((self.bits,), jnp.float32))
 
     def default_task(self) -> PyTree:
         return ()
@@ -191,7 +191,7 @@ class Recurring(Wrapped):
         del key
         return ()
 
-    def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, Array]:
+    def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, PyTree]:
         key_tasks, key_codes, key_order, key_env = jax.random.split(key, 4)
         tasks = jax.vmap(self.environment.sample_task)(jax.random.split(key_tasks, self.contexts))
         # Different numbers have different barcodes: two contexts that look alike could not be told apart.
@@ -201,7 +201,7 @@ class Recurring(Wrapped):
         # The environment's state is a placeholder that `_meet` fills in: it needs the context to know the task.
         return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_env)
 
-    def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
+    def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
         over = self._is_last(state)
         # Kept in range even where it is discarded: `select` evaluates both branches.
         following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
@@ -218,15 +218,20 @@ class Recurring(Wrapped):
     def _is_last(self, state: RecurringState) -> Array:
         return state.position + 1 >= self.contexts * self.repeats
 
-    def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
+    def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
         env_state, observation = self.environment.reset(self._task(state), key)
         return state._replace(env_state=env_state), self._show(state, observation)
 
     def _task(self, state: RecurringState) -> PyTree:
         return jax.tree.map(lambda x: x[state.context], state.tasks)
 
-    def _show(self, state: RecurringState, observation: PyTree) -> Array:
-        return jnp.concatenate([observation.astype(jnp.float32).reshape(-1), state.barcodes[state.context]])
+    def expected_reward(self, task: PyTree, state: RecurringState, action: Array) -> Array:
+        """The mean reward of an action in the current context, if the environment knows it."""
+        del task
+        return self.environment.expected_reward(self._task(state), state.env_state, action)  # type: ignore[attr-defined]
+
+    def _show(self, state: RecurringState, observation: PyTree) -> dict[str, PyTree]:
+        return beside(observation, "context", state.barcodes[state.context])
 
 
 @dataclasses.dataclass(frozen=True)
