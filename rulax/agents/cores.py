@@ -18,7 +18,6 @@ from rulax.agents.layers import GRU, LSTM, Linear, LSTMState, initial_weight, ls
 from rulax.agents.memory import Match, Memory, Newest, empty_memory, nearest, read, write
 from rulax.types import Array, Level, PyTree, starts
 
-
 TOLERANCE = 1e-3  # contexts no further apart than this are the same: rounding must not make a known one new
 CLOSED = -1.0  # bias of a new reinstatement gate; see `EpisodicLSTM`
 

@@ -110,7 +110,7 @@ class LSTM(eqx.Module):
 
 
 def lstm_gates(gates: Array, cell: Array, reinstated: Array | None = None) -> LSTMState:
-    """From pre-activations [..., 4H] and the cell [..., H] to the next state; what is `reinstated` [..., H] is added to the cell."""
+    """From pre-activations [..., 4H] and the cell to the next state; what is `reinstated` [..., H] is added to the cell."""
     write, candidate, forget, output = jnp.split(gates, 4, axis=-1)
     cell = jax.nn.sigmoid(forget + 1.0) * cell + jax.nn.sigmoid(write) * jnp.tanh(candidate)
     cell = cell if reinstated is None else cell + reinstated

@@ -150,17 +150,13 @@ class Trial(Wrapped):
 
 
 class RecurringState(NamedTuple):
-    """The contexts of an epoch, and the position of the current one."""
+    """The contexts of an epoch, and which of them is met now."""
 
     tasks: PyTree  # [C, ...]
     barcodes: Array  # [C, bits]
-    order: Array  # [C * R] int32
-    position: Array  # [] int32
+    left: Array  # [C] int32, how often each will be met after this episode
+    context: Array  # [] int32
     env_state: PyTree
-
-    @property
-    def context(self) -> Array:
-        return self.order[self.position]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,8 +164,8 @@ class Recurring(Wrapped):
     """`contexts` tasks, each with a random barcode of `bits` bits that every observation shows, each met `repeats` times.
 
     Observations become dictionaries, with the barcode as "context"; what the environment showed is in "observation" (a dictionary
-    gets one more entry). The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new barcodes are drawn, and
-    the next episode starts with `Level.TRIAL`.
+    gets one more entry). The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new
+    barcodes are drawn, and the next episode starts with `Level.TRIAL`.
     """
 
     contexts: int = 10
@@ -192,20 +188,17 @@ class Recurring(Wrapped):
         return ()
 
     def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, PyTree]:
-        key_tasks, key_codes, key_order, key_env = jax.random.split(key, 4)
+        key_tasks, key_codes, key_meet = jax.random.split(key, 3)
         tasks = jax.vmap(self.environment.sample_task)(jax.random.split(key_tasks, self.contexts))
         # Different numbers have different barcodes: two contexts that look alike could not be told apart.
-        numbers = jax.random.choice(key_codes, 2**self.bits, (self.contexts,), replace=False)
+        numbers = distinct(key_codes, 2**self.bits, self.contexts)
         barcodes = ((numbers[:, None] >> jnp.arange(self.bits)) & 1).astype(jnp.float32)
-        order = jax.random.permutation(key_order, jnp.tile(jnp.arange(self.contexts), self.repeats))
-        # The environment's state is a placeholder that `_meet` fills in: it needs the context to know the task.
-        return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_env)
+        left = jnp.full(self.contexts, self.repeats, jnp.int32)
+        # The last two are placeholders that `_meet` fills in.
+        return self._meet(RecurringState(tasks, barcodes, left, jnp.int32(0), ()), key_meet)
 
     def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
-        over = self._is_last(state)
-        # Kept in range even where it is discarded: `select` evaluates both branches.
-        following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
-        return select(over, self.reset(task, key), following)
+        return select(self._is_last(state), self.reset(task, key), self._meet(state, key))
 
     def next_level(self, task: PyTree, state: RecurringState) -> Array:
         return jnp.where(self._is_last(state), Level.TRIAL, Level.EPISODE)
@@ -216,10 +209,16 @@ class Recurring(Wrapped):
         return state._replace(env_state=env_state), transition._replace(observation=shown)
 
     def _is_last(self, state: RecurringState) -> Array:
-        return state.position + 1 >= self.contexts * self.repeats
+        return jnp.all(state.left == 0)
 
     def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
-        env_state, observation = self.environment.reset(self._task(state), key)
+        key_context, key_env = jax.random.split(key)
+        # One of the meetings that are left, each equally likely: the same as a shuffled list of all, without sorting one at every
+        # step. Where none is left the result is discarded.
+        number = jax.random.randint(key_context, (), 0, jnp.maximum(jnp.sum(state.left), 1))
+        context = jnp.argmax(number < jnp.cumsum(state.left)).astype(jnp.int32)
+        state = state._replace(context=context, left=state.left.at[context].add(-1))
+        env_state, observation = self.environment.reset(self._task(state), key_env)
         return state._replace(env_state=env_state), self._show(state, observation)
 
     def _task(self, state: RecurringState) -> PyTree:
@@ -232,6 +231,21 @@ class Recurring(Wrapped):
 
     def _show(self, state: RecurringState, observation: PyTree) -> dict[str, PyTree]:
         return beside(observation, "context", state.barcodes[state.context])
+
+
+def distinct(key: Array, limit: int, number: int) -> Array:
+    """`number` different whole numbers below `limit`, every set of them equally likely (their order is not), [number] int32.
+
+    Floyd's way: the i-th draw is from one number more than the draw before, and a number that was drawn already is replaced by the
+    largest, which cannot have been. `jax.random.choice` would sort all numbers below `limit`, at every step of every stream.
+    """
+    largest = limit - number + jnp.arange(number)
+    draws = jax.random.randint(key, (number,), 0, largest + 1)
+
+    def add(i: Array, chosen: Array) -> Array:
+        return chosen.at[i].set(jnp.where(jnp.any(chosen == draws[i]), largest[i], draws[i]))
+
+    return jax.lax.fori_loop(0, number, add, jnp.full(number, -1, draws.dtype))
 
 
 @dataclasses.dataclass(frozen=True)

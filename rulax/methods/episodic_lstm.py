@@ -27,7 +27,10 @@ from rulax.rules.base import Recipe
 
 @dataclasses.dataclass(frozen=True)
 class EpisodicLSTM(RL2):
-    """The contexts that an agent is trained on, and the settings of the recurrent PPO that trains it. `steps` is an epoch of them."""
+    """The contexts that an agent is trained on, and the settings of the recurrent PPO that trains it.
+
+    An unroll of `steps` may be a part of an epoch of contexts: memories, tables among them, go on in the next one.
+    """
 
     environment: Callable[[], Environment]  # a `Recurring` one
     plain: bool = False  # whether the core is an LSTM without a table, for comparison
@@ -37,7 +40,7 @@ class EpisodicLSTM(RL2):
         return self.environment()
 
     def recipe(self) -> Recipe:
-        """RL²'s recurrent PPO on another core. An unroll is one epoch of contexts, so tables start empty."""
+        """RL²'s recurrent PPO on another core."""
         made, contexts = super().recipe(), self.trials().contexts
         core = "lstm" if self.plain else "episodic_lstm"
         network = dataclasses.replace(made.network, core=core, core_rows=contexts, memory_level="episode")
@@ -55,14 +58,15 @@ def play_exposures(environment: Recurring, agent: Agent, pulls: int, number: int
         seed: of the contexts and of the actions.
 
     Returns:
-        The mean expected reward of an episode [number, repeats], by how often its context has been met: the first time, the second, ...
+        The mean expected reward of an episode [number, repeats] where its context is met for the first time, the second, ...
     """
     episodes = environment.contexts * environment.repeats
-    played, state = play(environment, episodes * pulls, agent, number, seed)
+    played, _ = play(environment, episodes * pulls, agent, number, seed)
     earned = np.asarray(played.reward).reshape(episodes, pulls, number).sum(1).T
-    order = np.asarray(state.order)  # [number, episodes]
+    barcodes = np.asarray(played.observation["context"])[: episodes * pulls : pulls]
+    numbers = (barcodes @ 2 ** np.arange(environment.bits)).T  # [number, episodes], one number for each barcode
     # Sorted by context, and within a context by time: [number, contexts * repeats].
-    by_context = np.take_along_axis(earned, np.argsort(order, 1, kind="stable"), 1)
+    by_context = np.take_along_axis(earned, np.argsort(numbers, 1, kind="stable"), 1)
     return by_context.reshape(number, environment.contexts, environment.repeats).mean(1)
 
 
