@@ -80,7 +80,8 @@ def make_trainer(rl2: RL2) -> CompiledTrainer:
 def with_expected_rewards(environment: Any) -> Environment:
     """The same environment, in which an agent observes the rewards that were drawn but receives their expectation.
 
-    The environment has to know it, by an `expected_reward`. The mean return and the expected gradient are the same; the variance of single rewards is gone from both.
+    The environment has to know it (`expected_reward`). The mean return and the expected gradient are the same; the variance of
+    single rewards is gone from both.
     """
     return with_reward(environment, lambda task, state, action, transition: environment.expected_reward(task, state, action))
 
