@@ -189,10 +189,12 @@ class Network:
     """Non-linearity of the torso."""
     activate_last: bool = True
     """Whether the torso's last layer is followed by the non-linearity (in the reference it is not)."""
-    core: Literal["none", "lstm", "gru"] | OwnPart = "none"
-    """Recurrent memory between torso and heads; or your own, as file.py:name."""
+    core: Literal["none", "lstm", "gru", "episodic_lstm"] | OwnPart = "none"
+    """Recurrent memory between torso and heads; episodic_lstm also keeps a table by contexts. Or your own, as file.py:name."""
     core_size: int = setting(128, at_least=1)
     """Width of that memory."""
+    core_rows: int = setting(16, before=16, at_least=1)
+    """Contexts that the table of the core episodic_lstm holds; those least recently met are given up."""
     memory_level: Literal["episode", "trial", "life"] = setting("episode", before="episode")
     """When that memory is cleared: at the start of every episode, of every trial or task, or never in a lifetime."""
     action_distribution: Literal["gaussian", "squashed", "beta", "bins"] = setting("bins", before="bins")

@@ -13,7 +13,7 @@ import jax
 from rulax.agents.base import BaseAgent
 from rulax.agents.cores import Core, NoCore, make_core
 from rulax.agents.heads import Heads
-from rulax.agents.torsos import Torso, make_torso
+from rulax.agents.torsos import ContextTorso, Torso, context_size, make_torso
 from rulax.agents.value_heads import ValueHeads
 from rulax.settings import Network
 from rulax.types import Array, Experience, Head, Level, Policy, Predictions, PyTree, now
@@ -40,14 +40,15 @@ class CategoricalAgent(BaseAgent):
 
     def embed(self, experience: Experience) -> PyTree:
         """What the heads begin with (`Embedded`, or values), for each of the T + 1 observations."""
-        flat, mlp = self.torso.flat(experience.observation), self.torso.mlp
+        mlp = self.torso.mlp
         # Where the torso's last layer and the heads' first ones are both linear, they are one matrix. Multiplying the two costs as
         # much as one row per output; every further row saves the torso's last layer, forwards and backwards (Disco103 on Catch:
         # 2.4 of 20 GFLOP).
         outputs = sum(layer.bias.size for layer in self.heads.first_layers())
         if isinstance(self.core, NoCore) and not mlp.activate_last and experience.first.size > outputs:
-            return self.heads.after(mlp.layers[-1]).begin(mlp.before_last(flat))
-        return self.heads.begin(self.core.unroll(experience.memory, mlp(flat), experience.first))
+            return self.heads.after(mlp.layers[-1]).begin(mlp.before_last(self.torso.flat(experience.observation)))
+        embedded = self.core.unroll(experience.memory, self.torso(experience.observation), experience.first)
+        return self.heads.begin(embedded)
 
     def predict(self, embedded: PyTree) -> Predictions:
         return self.heads.every(embedded)
@@ -77,6 +78,10 @@ def make_agent(
 def make_reader(key_torso: Array, key_core: Array, observation: PyTree, network: Network) -> tuple[Torso, Core, int]:
     """What an agent reads observations by, and the width of the embeddings that its heads get."""
     torso = make_torso(key_torso, observation, network)
-    level = Level[network.memory_level.upper()]
-    core, width = make_core(key_core, network.core, network.hidden[-1], network.core_size, level)
+    level, features = Level[network.memory_level.upper()], network.hidden[-1]
+    if network.core == "episodic_lstm":
+        torso, size = ContextTorso(torso.readers, torso.mlp), context_size(observation)
+        core, width = make_core(key_core, network.core, features, network.core_size, level, size, network.core_rows)
+    else:
+        core, width = make_core(key_core, network.core, features, network.core_size, level)
     return torso, core, width

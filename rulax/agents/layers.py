@@ -109,10 +109,11 @@ class LSTM(eqx.Module):
         return lstm_gates(projected + state.hidden @ self.weight_hidden, state.cell)
 
 
-def lstm_gates(gates: Array, cell: Array) -> LSTMState:
-    """From pre-activations [..., 4H] and the cell to the next state."""
+def lstm_gates(gates: Array, cell: Array, reinstated: Array | None = None) -> LSTMState:
+    """From pre-activations [..., 4H] and the cell to the next state; what is `reinstated` [..., H] is added to the cell."""
     write, candidate, forget, output = jnp.split(gates, 4, axis=-1)
     cell = jax.nn.sigmoid(forget + 1.0) * cell + jax.nn.sigmoid(write) * jnp.tanh(candidate)
+    cell = cell if reinstated is None else cell + reinstated
     return LSTMState(jax.nn.sigmoid(output) * jnp.tanh(cell), cell)
 
 

@@ -3,7 +3,7 @@
     memory = empty_memory(capacity=1000, key_size=64)
     memory = write(memory, key, value, Largest(), tolerance=1e-3)   # a row that matches is combined, else a row is added
     neighbours = nearest(memory, queries, 11)                       # rows, squared distances, and which of them exist
-    weights = InverseDistance()(neighbours)                         # or ExactOrMean()
+    weights = InverseDistance()(neighbours)                         # or ExactOrMean(), Match()
     values = read(memory, neighbours, weights)
     memory = mark_used(memory, neighbours, weights)
 
@@ -87,6 +87,16 @@ class InverseDistance(NamedTuple):
         return _shares(jnp.where(neighbours.found, 1 / (neighbours.distances + self.delta), 0))
 
 
+class Match(NamedTuple):
+    """The value of the nearest row if it is within `tolerance` of the query; else nothing, which is read as zeros."""
+
+    tolerance: float = 0.0
+
+    def __call__(self, neighbours: Neighbours) -> Array:
+        near = neighbours.found & (neighbours.distances <= self.tolerance**2)
+        return (near & (jnp.arange(near.shape[-1]) == 0)).astype(neighbours.distances.dtype)
+
+
 def _shares(weights: Array) -> Array:
     """Weights [..., k] over their sum; 0 where the sum is 0."""
     total = jnp.sum(weights, -1, keepdims=True)
@@ -102,6 +112,13 @@ class Largest(NamedTuple):
 
     def __call__(self, old: Array, new: Array) -> Array:
         return jnp.maximum(old, new)
+
+
+class Newest(NamedTuple):
+    """Keeps the new value."""
+
+    def __call__(self, old: Array, new: Array) -> Array:
+        return new
 
 
 class Average(NamedTuple):

@@ -7,6 +7,7 @@ readers' outputs are concatenated, and fully connected layers follow.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +24,7 @@ from rulax.types import Array, PyTree
 
 CHANNELS = {"conv": (16,), "strided": (16, 32, 32), "impala": (16, 32, 32)}  # where the settings name none
 STRIDES = ((8, 4), (4, 2), (3, 1))  # kernels and strides of the strided convolutions (Mnih et al. 2015)
+CONTEXT = "context"  # the part of an observation by which an episodic core recognises a situation
 SMALL, LARGE = 8, 32  # from these widths on, an array with three axes is an image, and a large one
 
 
@@ -186,6 +188,25 @@ class Torso(eqx.Module):
     def flat(self, observation: PyTree) -> Array:
         """The readers' outputs, which the fully connected layers read, [..., width]."""
         return read_all(self.readers, observation, self.mlp.layers[0].weight.dtype)
+
+
+class ContextTorso(Torso):
+    """A torso whose output is followed by the observation's part "context" as it is: the key that an episodic core writes under."""
+
+    def __call__(self, observation: PyTree) -> Array:
+        features = super().__call__(observation)
+        return jnp.concatenate([features, as_float(observation[CONTEXT], features.dtype)], -1)
+
+
+def context_size(observation: PyTree) -> int:
+    """How many numbers the context of an observation has: a vector under that name."""
+    part = observation.get(CONTEXT) if isinstance(observation, Mapping) else None
+    if part is None or len(part.shape) != 1:
+        raise ValueError(
+            "the core episodic_lstm needs observations with a part 'context', a vector; --env-options contexts=10 shows one in "
+            "any compiled environment"
+        )
+    return part.shape[0]
 
 
 def read_all(readers: tuple[Reader, ...], observation: PyTree, dtype: Any) -> Array:

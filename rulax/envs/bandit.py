@@ -126,6 +126,27 @@ class DependentArms(BernoulliBandit):
         return BernoulliTask(jnp.stack([chance, 1 - chance]))
 
 
+@dataclasses.dataclass(frozen=True)
+class OneGoodArm(BernoulliBandit):
+    """One arm pays 1 with probability `high`, all others with 1 - `high`. By default it is the last; sampled: any of them."""
+
+    high: float = 0.9
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.5 <= self.high <= 1:
+            raise ValueError(f"the good arm must pay with a probability from 0.5 to 1, not {self.high}")
+
+    def _task(self, good: Array | int) -> BernoulliTask:
+        return BernoulliTask(jnp.where(jnp.arange(self.arms) == good, self.high, 1 - self.high).astype(jnp.float32))
+
+    def default_task(self) -> BernoulliTask:
+        return self._task(self.arms - 1)
+
+    def sample_task(self, key: Array) -> BernoulliTask:
+        return self._task(jax.random.randint(key, (), 0, self.arms))
+
+
 class InformativeTask(NamedTuple):
     """Which arm is the good one."""
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.base import HostEnvironment, Transition
-from rulax.envs.wrappers import Wrapped
+from rulax.envs.wrappers import Wrapped, beside
 from rulax.types import Array, Level, PyTree, starts
 
 
@@ -52,10 +52,7 @@ class Draw:
 
     def show(self, observation: PyTree, drawn: Any) -> dict[str, Any]:
         """An observation with what was drawn beside it; any arrays, or their shapes."""
-        own = dict(observation) if isinstance(observation, Mapping) else {"observation": observation}
-        if self.name in own:
-            raise ValueError(f"the environment's observation already has a part '{self.name}'")
-        return {**own, self.name: drawn}
+        return beside(observation, self.name, drawn)
 
     def shown(self, observation: PyTree) -> dict[str, Any]:
         """Shapes and dtypes of the observations, from the environment's own."""

@@ -23,7 +23,6 @@ The option `trial`, `contexts` or `tasks` of `registry.make` applies the first t
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,7 +31,7 @@ import jax.numpy as jnp
 
 from rulax.envs.base import Environment, Transition
 from rulax.envs.ranges import Union, at, ranges_of
-from rulax.envs.wrappers import Wrapped, select
+from rulax.envs.wrappers import Wrapped, as_vector, beside, select, vector_size
 from rulax.errors import UserError, suggestion
 from rulax.types import Array, Level, PyTree
 
@@ -82,7 +81,7 @@ class Trial(Wrapped):
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        size = math.prod(self.environment.observation.shape) + self._choices() + 2 + bool(self.clock)
+        size = vector_size(self.environment.observation) + self._choices() + 2 + bool(self.clock)
         return jax.ShapeDtypeStruct((size,), jnp.float32)
 
     def default_task(self) -> PyTree:
@@ -146,30 +145,27 @@ class Trial(Wrapped):
     def _show(self, observation: PyTree, action: Array, reward: Array, over: Array, steps: Array) -> Array:
         reward = jnp.zeros_like(reward) if self.withheld else reward
         # The inputs of RL² (Duan et al. 2016): without the reward and the end a memory could not infer the task.
-        parts = [observation.astype(jnp.float32).reshape(-1), action, reward[None], over.astype(jnp.float32)[None]]
-        return jnp.concatenate([*parts, (steps / self.clock)[None].astype(jnp.float32)] if self.clock else parts)
+        parts = [observation, action, reward, over]
+        return as_vector([*parts, steps / self.clock] if self.clock else parts)
 
 
 class RecurringState(NamedTuple):
-    """The contexts of an epoch, and the position of the current one."""
+    """The contexts of an epoch, and which of them is met now."""
 
     tasks: PyTree  # [C, ...]
     barcodes: Array  # [C, bits]
-    order: Array  # [C * R] int32
-    position: Array  # [] int32
+    left: Array  # [C] int32, how often each will be met after this episode
+    context: Array  # [] int32
     env_state: PyTree
-
-    @property
-    def context(self) -> Array:
-        return self.order[self.position]
 
 
 @dataclasses.dataclass(frozen=True)
 class Recurring(Wrapped):
     """`contexts` tasks, each with a random barcode of `bits` bits that every observation shows, each met `repeats` times.
 
-    The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new barcodes are drawn, and
-    the next episode starts with `Level.TRIAL`.
+    Observations become dictionaries, with the barcode as "context"; what the environment showed is in "observation" (a dictionary
+    gets one more entry). The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new
+    barcodes are drawn, and the next episode starts with `Level.TRIAL`.
     """
 
     contexts: int = 10
@@ -181,8 +177,8 @@ class Recurring(Wrapped):
             raise ValueError(f"{self.contexts} contexts need at least as many barcodes; {self.bits} bits make {2**self.bits}")
 
     @property
-    def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
-        return jax.ShapeDtypeStruct((math.prod(self.environment.observation.shape) + self.bits,), jnp.float32)
+    def observation(self) -> dict[str, PyTree]:  # type: ignore[override]
+        return beside(self.environment.observation, "context", jax.ShapeDtypeStruct((self.bits,), jnp.float32))
 
     def default_task(self) -> PyTree:
         return ()
@@ -191,21 +187,18 @@ class Recurring(Wrapped):
         del key
         return ()
 
-    def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, Array]:
-        key_tasks, key_codes, key_order, key_env = jax.random.split(key, 4)
+    def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, PyTree]:
+        key_tasks, key_codes, key_meet = jax.random.split(key, 3)
         tasks = jax.vmap(self.environment.sample_task)(jax.random.split(key_tasks, self.contexts))
         # Different numbers have different barcodes: two contexts that look alike could not be told apart.
-        numbers = jax.random.choice(key_codes, 2**self.bits, (self.contexts,), replace=False)
+        numbers = distinct(key_codes, 2**self.bits, self.contexts)
         barcodes = ((numbers[:, None] >> jnp.arange(self.bits)) & 1).astype(jnp.float32)
-        order = jax.random.permutation(key_order, jnp.tile(jnp.arange(self.contexts), self.repeats))
-        # The environment's state is a placeholder that `_meet` fills in: it needs the context to know the task.
-        return self._meet(RecurringState(tasks, barcodes, order, jnp.int32(0), ()), key_env)
+        left = jnp.full(self.contexts, self.repeats, jnp.int32)
+        # The last two are placeholders that `_meet` fills in.
+        return self._meet(RecurringState(tasks, barcodes, left, jnp.int32(0), ()), key_meet)
 
-    def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
-        over = self._is_last(state)
-        # Kept in range even where it is discarded: `select` evaluates both branches.
-        following = self._meet(state._replace(position=jnp.where(over, 0, state.position + 1)), key)
-        return select(over, self.reset(task, key), following)
+    def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
+        return select(self._is_last(state), self.reset(task, key), self._meet(state, key))
 
     def next_level(self, task: PyTree, state: RecurringState) -> Array:
         return jnp.where(self._is_last(state), Level.TRIAL, Level.EPISODE)
@@ -216,17 +209,43 @@ class Recurring(Wrapped):
         return state._replace(env_state=env_state), transition._replace(observation=shown)
 
     def _is_last(self, state: RecurringState) -> Array:
-        return state.position + 1 >= self.contexts * self.repeats
+        return jnp.all(state.left == 0)
 
-    def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, Array]:
-        env_state, observation = self.environment.reset(self._task(state), key)
+    def _meet(self, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
+        key_context, key_env = jax.random.split(key)
+        # One of the meetings that are left, each equally likely: the same as a shuffled list of all, without sorting one at every
+        # step. Where none is left the result is discarded.
+        number = jax.random.randint(key_context, (), 0, jnp.maximum(jnp.sum(state.left), 1))
+        context = jnp.argmax(number < jnp.cumsum(state.left)).astype(jnp.int32)
+        state = state._replace(context=context, left=state.left.at[context].add(-1))
+        env_state, observation = self.environment.reset(self._task(state), key_env)
         return state._replace(env_state=env_state), self._show(state, observation)
 
     def _task(self, state: RecurringState) -> PyTree:
         return jax.tree.map(lambda x: x[state.context], state.tasks)
 
-    def _show(self, state: RecurringState, observation: PyTree) -> Array:
-        return jnp.concatenate([observation.astype(jnp.float32).reshape(-1), state.barcodes[state.context]])
+    def expected_reward(self, task: PyTree, state: RecurringState, action: Array) -> Array:
+        """The mean reward of an action in the current context, if the environment knows it."""
+        del task
+        return self.environment.expected_reward(self._task(state), state.env_state, action)  # type: ignore[attr-defined]
+
+    def _show(self, state: RecurringState, observation: PyTree) -> dict[str, PyTree]:
+        return beside(observation, "context", state.barcodes[state.context])
+
+
+def distinct(key: Array, limit: int, number: int) -> Array:
+    """`number` different whole numbers below `limit`, every set of them equally likely (their order is not), [number] int32.
+
+    Floyd's way: the i-th draw is from one number more than the draw before, and a number that was drawn already is replaced by the
+    largest, which cannot have been. `jax.random.choice` would sort all numbers below `limit`, at every step of every stream.
+    """
+    largest = limit - number + jnp.arange(number)
+    draws = jax.random.randint(key, (number,), 0, largest + 1)
+
+    def add(i: Array, chosen: Array) -> Array:
+        return chosen.at[i].set(jnp.where(jnp.any(chosen == draws[i]), largest[i], draws[i]))
+
+    return jax.lax.fori_loop(0, number, add, jnp.full(number, -1, draws.dtype))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,6 +23,24 @@ def select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     """Choose between two trees of equal structure by one boolean."""
     # `lax.cond` would gain nothing: under `vmap` with a batched condition it becomes the same select.
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def beside(observation: PyTree, name: str, part: Any) -> dict[str, Any]:
+    """An observation with one more part, as a dictionary; any arrays, or their shapes."""
+    own = dict(observation) if isinstance(observation, Mapping) else {"observation": observation}
+    if name in own:
+        raise ValueError(f"the environment's observation already has a part '{name}'")
+    return {**own, name: part}
+
+
+def as_vector(observation: PyTree) -> Array:
+    """All numbers of one observation, float32 [vector_size]."""
+    return jnp.concatenate([leaf.astype(jnp.float32).reshape(-1) for leaf in jax.tree.leaves(observation)])
+
+
+def vector_size(observation: PyTree) -> int:
+    """How many numbers an observation of these shapes has."""
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(observation))
 
 
 @dataclasses.dataclass(frozen=True)

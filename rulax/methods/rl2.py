@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import jax
 
@@ -76,10 +77,11 @@ def make_trainer(rl2: RL2) -> CompiledTrainer:
     return CompiledTrainer(with_expected_rewards(rl2.trials()), rl2.recipe(), config)
 
 
-def with_expected_rewards(environment: Trial) -> Environment:
-    """The same trials, in which an agent observes the rewards that were drawn but receives their expectation.
+def with_expected_rewards(environment: Any) -> Environment:
+    """The same environment, in which an agent observes the rewards that were drawn but receives their expectation.
 
-    The mean return and the expected gradient are the same; the variance of single rewards is gone from both.
+    The environment has to know it (`expected_reward`). The mean return and the expected gradient are the same; the variance of
+    single rewards is gone from both.
     """
     return with_reward(environment, lambda task, state, action, transition: environment.expected_reward(task, state, action))
 
@@ -97,6 +99,23 @@ def play_trials(environment: Trial, steps: int, agent: Agent, number: int, seed:
     Returns:
         What happened, [steps, number, ...], with the expected rewards of the actions; and the tasks, [number, ...].
     """
+    experience, state = play(environment, steps, agent, number, seed)
+    return experience, state.task
+
+
+def play(environment: Any, steps: int, agent: Agent, number: int, seed: int) -> tuple[Experience, PyTree]:
+    """Play `number` streams of an environment with an agent whose weights stay fixed.
+
+    Args:
+        environment: any with an `expected_reward`.
+        steps: how many steps of each stream.
+        agent: the recurrent agent.
+        number: how many streams.
+        seed: of tasks and of actions.
+
+    Returns:
+        What happened, [steps, number, ...], with the expected rewards of the actions; and the environment's states before it.
+    """
     scored = with_expected_rewards(environment)
     streams = make_streams(scored, number)
 
@@ -105,7 +124,7 @@ def play_trials(environment: Trial, steps: int, agent: Agent, number: int, seed:
         key_env, key_act = jax.random.split(key)
         actor = begin(streams, scored.default_task(), agent.initial_memory(number), key_env)
         _, experience, _ = act(streams, agent, actor, steps, key_act)
-        # The task of the state before acting: after the trial `AutoReset` has drawn another one.
-        return experience, actor.env_state.stream.env_state.task
+        # The states before acting: after a trial `AutoReset` has drawn another task.
+        return experience, actor.env_state.stream.env_state
 
     return run(agent, jax.random.key(seed))

@@ -104,7 +104,7 @@ def test_contexts_come_back_and_are_told_apart():
     contexts, repeats = 4, 3
     environment = recurring(BernoulliBandit(arms=2, pulls=2), contexts, repeats, bits=3)
     start, first, states, steps = live(environment, 2 * contexts * repeats * 2)
-    codes = np.concatenate([np.asarray(first.observation), np.asarray(steps.observation[:-1, 0])])[:, 1:]
+    codes = np.concatenate([np.asarray(first.observation["context"]), np.asarray(steps.observation["context"][:-1, 0])])
     epoch = contexts * repeats * 2
     for part in (codes[:epoch], codes[epoch:]):
         found, counts = np.unique(part, axis=0, return_counts=True)
