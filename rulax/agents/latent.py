@@ -24,7 +24,9 @@ class LatentPolicy(NamedTuple):
     actions: Gaussian  # [..., D]
     latents: Gaussian  # [..., L], what the latent variable is drawn from
     latent: Array  # [..., L], what was drawn
-    drawn: Array  # [...], 1 where it was drawn, at the start of an episode, else 0; a float, since gradients pass through predictions
+    drawn: (
+        Array  # [...], 1 where it was drawn, at the start of an episode, else 0; a float, since gradients pass through predictions
+    )
 
     def sample(self, key: Array) -> Array:
         return self.actions.sample(key)
@@ -60,6 +62,7 @@ class LatentAgent(BaseAgent):
         """The policy [T+1, B], given the latent variables that acted."""
         # Nothing has acted upon the last observation: there it is the variable that this agent would draw.
         last = jax.tree.map(lambda part: part[-1:], experience.observation)
+        assert isinstance(experience.behaviour, LatentPolicy)  # experience of such an agent
         latent = jnp.concatenate([experience.behaviour.latent, jax.lax.stop_gradient(self._latent(last))])
         return self._policy(experience.observation, experience.first, latent)
 

@@ -53,12 +53,12 @@ def init_params(agent: LatentAgent, tasks: int, latent_rate: float, rate: float)
     Args:
         agent: a fresh one.
         tasks: how many training tasks there are.
-        latent_rate: step size of both parameters of the latent distribution.
-        rate: step size of all other parameters.
+        latent_rate: first step size of the mean and the log-deviation of a latent distribution.
+        rate: that of all other parameters.
     """
-    trained = split(agent)[0]
-    sizes = jax.tree.map(lambda part: jnp.full_like(part, jnp.log(rate)), trained)
-    sizes = eqx.tree_at(lambda each: each.latents, sizes, jax.tree.map(lambda x: jnp.full_like(x, jnp.log(latent_rate)), agent.latents))
+    sizes = jax.tree.map(lambda part: jnp.full_like(part, jnp.log(rate)), split(agent)[0])
+    own = jax.tree.map(lambda part: jnp.full_like(part, jnp.log(latent_rate)), agent.latents)
+    sizes = eqx.tree_at(lambda each: each.latents, sizes, own)
     latents = jax.tree.map(lambda part: jnp.broadcast_to(part, (tasks, *part.shape)), agent.latents)
     return MAESNParams(agent, latents, sizes)
 
@@ -130,9 +130,14 @@ def latent_problem(maesn: MAESN, carried: PyTree = None) -> Problem[Adaptation, 
     maml = maesn.maml
     problem = outer_problem(maml.learner, maml.outer, maml.memory, maml.tasks.init, carried)
 
+    judge_agents = problem.judge
+    assert judge_agents  # MAML's has one
+
     def judge(updates: Updates, rule_params: PyTree, adaptation: Adaptation, adapted: AdaptedAgents) -> tuple[Array, Metrics]:
-        loss, metrics = problem.judge(updates, rule_params, adaptation, adapted)
-        divergence = from_prior(adaptation.record.learner_state.params.latents)
+        loss, metrics = judge_agents(updates, rule_params, adaptation, adapted)
+        agent = adaptation.record.learner_state.params
+        assert isinstance(agent, LatentAgent)
+        divergence = from_prior(agent.latents)
         return loss + maesn.kl_weight * divergence, metrics | {"kl_to_prior": divergence}
 
     return problem._replace(judge=judge)
