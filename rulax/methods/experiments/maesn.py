@@ -36,8 +36,8 @@ from rulax.settings import Network
 from rulax.types import Array, Experience, Metrics, PyTree, now, strong
 
 SIZES = {
-    "quick": PolicySizes(total=100, updates=1, hidden=(32, 32), meta_rate=5e-3, tested=100, chunk=10),
-    "full": PolicySizes(total=2000, tasks=40, updates=1, hidden=(32, 32), meta_rate=5e-3, chunk=20),
+    "quick": PolicySizes(total=300, updates=1, hidden=(32, 32), meta_rate=5e-3, tested=100, chunk=20),
+    "full": PolicySizes(total=600, tasks=40, updates=1, hidden=(64, 64), meta_rate=5e-3, chunk=20),
 }
 ENVIRONMENT = HalfCircle()
 TRAINING_TASKS = 100
