@@ -190,7 +190,7 @@ EXPERIMENTS = (
         about="a point finds a goal that pays nothing from afar, by episodes that each go somewhere",
         metric="return after one update from 20 episodes (details: hits, coverage)",
         goal=SHARE * 13.38,
-        quick_goal=2.5,
+        quick_goal=1.5,
         start=start,
         minutes=5.0,
     ),
