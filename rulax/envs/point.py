@@ -65,6 +65,45 @@ class Box(Point):
         return state, Transition(state, reward, jnp.bool_(False), jnp.bool_(False))
 
 
+@dataclasses.dataclass(frozen=True)
+class HalfCircle(Point):
+    """The same with goals at distance `span` on the upper half circle; within `radius` of its goal a step is paid 1 - distance.
+
+    Elsewhere nothing is paid, so an agent that has not yet met its goal learns nothing from where it went. `dense` pays minus the
+    distance everywhere instead, as for the meta-training of MAESN (Gupta et al. 2018). Nothing but time ends an episode.
+    """
+
+    span: float = 1.0
+    radius: float = 0.2
+    dense: bool = False
+
+    horizon = 20
+
+    def default_task(self) -> PointTask:
+        return self.task_at(jnp.pi / 2)
+
+    def sample_task(self, key: Array) -> PointTask:
+        return self.task_at(jax.random.uniform(key, (), jnp.float32, 0.0, jnp.pi))
+
+    def task_at(self, angle: Array | float) -> PointTask:
+        """The goal at an angle, in radians from the first axis."""
+        return PointTask(self.span * jnp.stack([jnp.cos(angle), jnp.sin(angle)]).astype(jnp.float32))
+
+    def step(self, task: PointTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
+        state, transition = super().step(task, state, action, key)
+        reward = transition.reward if self.dense else self.pay(-transition.reward)
+        return state, transition._replace(reward=reward, terminated=jnp.bool_(False))
+
+    def pay(self, distance: Array) -> Array:
+        """The sparse reward of a step that ends at a distance from the goal."""
+        return jnp.where(distance < self.radius, 1.0 - distance, 0.0)
+
+
+def half_circle(radius: float = 0.2, dense: bool = False) -> Continuous:
+    """The half circle for agents that act by real numbers, or by a choice of strides along each axis."""
+    return Continuous(HalfCircle(radius=radius, dense=dense))
+
+
 def box() -> Continuous:
     """The box for agents that act by real numbers, or by a choice of strides along each axis."""
     return Continuous(Box())
@@ -77,6 +116,16 @@ def binned_point() -> Binned:
 
 def best_return(environment: Point, task: PointTask) -> Array:
     """The best return for an agent that knows the goal: full steps along both axes, which shorten every later distance."""
+    return -jnp.sum(_shortest_distances(environment, task))
+
+
+def best_sparse_return(environment: HalfCircle, task: PointTask) -> Array:
+    """The best sparse return on the half circle for an agent that knows the goal, by the same steps."""
+    return jnp.sum(environment.pay(_shortest_distances(environment, task)))
+
+
+def _shortest_distances(environment: Point, task: PointTask) -> Array:
+    """How far the goal is after each step [steps] of full strides along both axes."""
     taken = environment.stride * jnp.arange(1, environment.horizon + 1)
     left = jnp.maximum(jnp.abs(task.goal)[:, None] - taken, 0.0)  # [2, steps]
-    return -jnp.sum(jnp.sqrt(jnp.sum(jnp.square(left), 0)))
+    return jnp.sqrt(jnp.sum(jnp.square(left), 0))

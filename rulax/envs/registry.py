@@ -60,6 +60,9 @@ _ENTRIES = (
     Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
     Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
     Entry("point/box", "point:box", "the same in a box with walls, by any stride; nothing but time ends an episode", 50),
+    Entry(
+        "point/half_circle", "point:half_circle", "walk to a goal on a half circle by any stride; only steps near it are paid", 20
+    ),
     Entry("two_step", "two_step:TwoStep", "a choice that mostly leads where it aims, then a reward or none"),
     Entry("mdp/random", "mdp:RandomMDP", "a random tabular MDP that ends with probability 0.1 per step"),
     Entry("mdp/ten-steps", "mdp:ten_steps", "a random tabular MDP of ten noisy steps, as in RL²"),

@@ -9,6 +9,7 @@ from rulax.methods.base import Experiment
 METHODS = {
     "maml": "an initialisation from which one gradient step helps most (Finn et al. 2017), and its first-order form",
     "reptile": "an initialisation moved towards where ordinary learning ends (Nichol et al. 2018)",
+    "maesn": "a latent variable per episode, whose distribution a few episodes of a task move (Gupta et al. 2018)",
     "rl2": "a recurrent policy whose memory learns within a trial (Duan et al. 2016; Wang et al. 2016)",
     "episodic_lstm": "an LSTM that gets back what it knew when the same context was met before (Ritter et al. 2018)",
     "meta_gradient": "the discount and the trace of a rule, learned within one lifetime (Xu et al. 2018)",

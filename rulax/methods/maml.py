@@ -9,6 +9,7 @@ it differs only in `estimate`. Tasks and inner updates, which Reptile has as wel
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -40,9 +41,18 @@ class MAML(NamedTuple):
 
 def meta_update(maml: MAML, state: MetaState, key: Array) -> tuple[MetaState, Metrics]:
     """One meta-update: sample tasks, adapt to each, follow the mean of the outer gradients."""
+    return outer_step(
+        maml, lambda carried: outer_problem(maml.learner, maml.outer, maml.memory, maml.tasks.init, carried), state, key
+    )
+
+
+def outer_step(
+    maml: MAML, make_problem: Callable[[PyTree], Problem[Adaptation, AdaptedAgents]], state: MetaState, key: Array
+) -> tuple[MetaState, Metrics]:
+    """A meta-update whose outer loss is that of the problem that `make_problem` makes of what the meta-parameters carry."""
     adapted = adapt_to_tasks(maml.tasks, maml.learner, state.meta_params, key, maml.updates, maml.number)
     # What is carried never changes here, so all epochs share it.
-    problem = outer_problem(maml.learner, maml.outer, maml.memory, maml.tasks.init, split(state.meta_params)[1])
+    problem = make_problem(split(state.meta_params)[1])
 
     def epoch(state: MetaState, _: None) -> tuple[MetaState, Metrics]:
         trained = split(state.meta_params)[0]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from rulax.types import Array, Experience, now, starts
 
-RIDGE = 1e-5
+RIDGE = 1e-5  # the least
+TRIES = 9  # each with ten times the ridge of the one before
 
 
 def fitted_values(experience: Experience, returns: Array) -> Array:
@@ -16,10 +19,35 @@ def fitted_values(experience: Experience, returns: Array) -> Array:
     weight = experience.valid.reshape(-1).astype(returns.dtype)
     clean = jnp.where(experience.valid, returns, 0).reshape(-1)  # an invalid step may hold a NaN
     weighted = features * weight[:, None]
-    # One-hot observations equal their squares: without the ridge the system would be singular.
-    square = weighted.T @ features + RIDGE * jnp.eye(features.shape[1], dtype=features.dtype)
-    solution = jax.scipy.linalg.solve(square, weighted.T @ clean, assume_a="pos")
-    return (features @ solution).reshape(returns.shape)
+    square, projected = weighted.T @ features, weighted.T @ clean
+    # A baseline is data, like the returns that it is fitted to.
+    square, projected, features, clean = jax.lax.stop_gradient((square, projected, features, clean))
+    # A ridge solution never fits worse than zero does; with a margin for rounding.
+    most = 1.01 * jnp.sum(jnp.square(clean))
+
+    def fit(tried: Fit) -> Fit:
+        ridge = 10 * tried.ridge
+        # One-hot observations equal their squares: without the ridge the system would be singular.
+        damped = square + ridge * jnp.eye(len(square), dtype=square.dtype)
+        solution = jax.scipy.linalg.solve(damped, projected, assume_a="pos")
+        return Fit(ridge, features @ solution, tried.tries + 1)
+
+    def unfit(tried: Fit) -> Array:
+        error = jnp.sum(jnp.square(clean - weight * tried.values))
+        return (tried.tries < TRIES) & ~(error <= most)  # not `>`: the error may be NaN
+
+    # In float32 the least ridge is too small where many features repeat each other, for example numbers that stay the same over
+    # an episode in fewer episodes than numbers. The next ones are then tried, as in the published code; all others keep the least.
+    start = Fit(jnp.asarray(RIDGE / 10, clean.dtype), jnp.full_like(clean, jnp.nan), jnp.int32(0))
+    return jax.lax.while_loop(unfit, fit, start).values.reshape(returns.shape)
+
+
+class Fit(NamedTuple):
+    """One attempt to fit the baseline."""
+
+    ridge: Array  # []
+    values: Array  # [T * B], of the fitted function at all steps
+    tries: Array  # [] int32, how many attempts there have been
 
 
 def episode_features(experience: Experience) -> Array:

@@ -49,6 +49,33 @@ def test_the_best_way_of_a_point_is_full_steps(goal):
     np.testing.assert_allclose(rewards[0], -np.hypot(0.1 - goal[0], -0.1 - goal[1]), rtol=1e-5)
 
 
+def test_a_goal_on_the_half_circle_pays_only_near_it():
+    """Along a straight line at full stride the goal comes within 0.2 of the way; the mean of the best returns is 13.38."""
+    environment, angles = point.HalfCircle(), np.linspace(0, np.pi, 4001)
+    ahead = jnp.tile(jnp.array([0.0, 1.0]), (12, 1)).at[10:].set(0.0)
+    for dense in (False, True):
+        same = dataclasses.replace(environment, dense=dense)
+        rewards, terminated = run(same, same.default_task(), ahead)
+        distance = np.r_[np.arange(9, 0, -1) / 10, 0, 0, 0]
+        np.testing.assert_allclose(rewards, -distance if dense else (1 - distance) * (distance < 0.2), atol=1e-5)
+        assert not terminated.any()
+    # In NumPy: full strides along both axes until there.
+    goals, place, wanted = np.stack([np.cos(angles), np.sin(angles)], -1), 0.0, 0.0
+    for _ in range(20):
+        place = place + np.clip(goals - place, -0.1, 0.1)
+        distance = np.linalg.norm(goals - place, axis=-1)
+        wanted = wanted + np.where(distance < 0.2, 1 - distance, 0)
+    best = jax.jit(jax.vmap(lambda angle: point.best_sparse_return(environment, environment.task_at(angle))))(jnp.asarray(angles))
+    np.testing.assert_allclose(best.mean(), wanted.mean(), atol=2e-3)
+    np.testing.assert_allclose(wanted.mean(), 13.38, atol=5e-3)
+    tasks = jax.vmap(environment.sample_task)(jax.random.split(jax.random.key(0), 2000))
+    np.testing.assert_allclose(np.linalg.norm(tasks.goal, axis=-1), 1.0, rtol=1e-5)
+    # A random ray of the half circle passes within 0.2 of a random goal with probability 2w/pi - (w/pi)², w = asin 0.2: 0.124.
+    found = np.arctan2(*np.asarray(tasks.goal).T[::-1])
+    near = np.abs(found[:1000] - found[1000:]) < np.arcsin(0.2)
+    assert abs(near.mean() - 0.124) < 0.04
+
+
 def test_a_constant_force_gives_the_speed_of_the_recursion():
     environment = velocity.Velocity()
     rewards, terminated = run(environment, velocity.VelocityTask(jnp.float32(0.5)), jnp.full((200, 1), 0.6))

@@ -68,6 +68,21 @@ def test_the_baseline_is_ridge_regression_over_valid_steps():
     np.testing.assert_allclose(again, found, atol=1e-5)
 
 
+@pytest.mark.parametrize(("size", "streams"), [(4, 3), (2, 5), (6, 2)])
+def test_the_baseline_is_finite_where_episodes_are_fewer_than_numbers_that_last(size, streams):
+    """Its equations are singular then, and the least ridge is lost in float32. No fit is worse than none."""
+    rng = np.random.default_rng(size)
+    lasting = np.broadcast_to(rng.normal(size=(1, streams, size)), (21, streams, size)).astype(np.float32)
+    moving = np.cumsum(rng.normal(size=(21, streams, 2)), 0).astype(np.float32)
+    first = np.zeros((21, streams), bool)
+    first[0] = True
+    returns = (5 + 3 * rng.normal(size=(20, streams))).astype(np.float32)
+    experience = experience_of(first, returns, None, np.concatenate([moving, lasting], -1))
+    found = np.asarray(jax.jit(fitted_values)(experience, jnp.asarray(returns)))
+    assert np.isfinite(found).all()
+    assert np.square(returns - found).sum() < np.square(returns - returns.mean()).sum()
+
+
 def test_the_experiments_name_themselves():
     for method in ("maml", "reptile"):
         found = experiments_of(method)

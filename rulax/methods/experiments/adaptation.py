@@ -21,7 +21,7 @@ from rulax.envs.velocity import Velocity
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.update import Learner
 from rulax.methods import maml
-from rulax.methods.adaptation import MetaState, Tasks, adapt, init_meta_state
+from rulax.methods.adaptation import Adaptation, MetaState, Tasks, adapt, init_meta_state
 from rulax.methods.base import Progress, SeedRun, Tested
 from rulax.methods.maml import MAML
 from rulax.rules.likelihood_ratio import likelihood_ratio
@@ -74,6 +74,8 @@ class AdaptationTest(NamedTuple):
     learner: Learner
     updates: int  # per task
     number: int  # of tasks
+    # What of an adaptation is reported, [M]: the scores after 0, 1, ... updates, or other numbers that `report` knows.
+    measure: Callable[[Adaptation], Array] = lambda adaptation: adaptation.scores
 
 
 class Pretraining(NamedTuple):
@@ -123,18 +125,27 @@ class AdaptationRun(SeedRun):
     def done(self) -> bool:
         return self.made >= self.setup.total
 
+    def scores(self, meta_params: PyTree) -> np.ndarray:
+        """What `adaptation_scores` says of them."""
+        return np.asarray(self._scores(meta_params))
+
     def test(self) -> Tested:
         agents = {"learned": self.state.meta_params, "random": self.initial}
         if self.setup.pretraining:
             agents["pretrained"] = pretrained(self.setup.pretraining, self.setup.init_agent, self.key_pretraining)
-        scores = {name: np.asarray(self._scores(agent)) for name, agent in agents.items()}
+        scores = {name: self.scores(agent) for name, agent in agents.items()}
         return self.setup.report(scores, sampled_tasks(self.setup.test))
 
 
 def adaptation_scores(test: AdaptationTest, meta_params: Agent, batch: int = 20) -> Array:
-    """Scores [tasks, updates + 1] on the test tasks of agents that start from `meta_params`; `batch` tasks at a time."""
+    """Scores [tasks, updates + 1], or whatever else `test.measure` returns, of agents that start from `meta_params`.
+
+    They are those on the test tasks, `batch` tasks at a time.
+    """
     keys = jax.random.split(jax.random.key(TEST_SEED), test.number)
-    return jax.lax.map(lambda key: adapt(test.tasks, test.learner, meta_params, key, test.updates).scores, keys, batch_size=batch)
+    return jax.lax.map(
+        lambda key: test.measure(adapt(test.tasks, test.learner, meta_params, key, test.updates)), keys, batch_size=batch
+    )
 
 
 def sampled_tasks(test: AdaptationTest) -> PyTree:
