@@ -21,7 +21,8 @@ class AgentsConfig(Computing):
     what: str = setting("", WHAT, positional=True, metavar="RUN|AGENT")
     """Folder of a training run, or a file that `run.agent.save(...)` has written."""
     env: str = setting("", WHAT, metavar="ENV")
-    """Another environment with the same observations and actions [default: the one that it was trained in]."""
+    """Another environment with the same observations and actions, perhaps with options (catch:tasks=2)
+    [default: the one that it was trained in]."""
     env_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
     """Options of the environment that differ from training."""
     randomise: dict[str, Any] = setting(dict, WHAT, metavar="NAME=LOW:HIGH")

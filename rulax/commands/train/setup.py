@@ -155,8 +155,9 @@ def action_note(prepared: Prepared) -> str:
     """How a rule of the user's own chooses real numbers, where nobody said it: by bins, unlike the hand-designed ones of Rulax."""
     config, environment = prepared.config, prepared.environment
     own_rule = "rule" in prepared.record["custom"] or is_own(config.rule)
-    asked = "action_distribution" in config.overrides
-    if not environment.real_dimensions or prepared.recipe.network.action_distribution != "bins" or asked or not own_rule:
+    if not own_rule or "action_distribution" in config.overrides or prepared.recipe.network.action_distribution != "bins":
+        return ""
+    if not environment.real_dimensions:
         return ""
     return f"actions: {environment.num_actions} bins; --action-distribution gaussian, or the rule's NETWORK, changes that"
 
