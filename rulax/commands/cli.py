@@ -21,7 +21,7 @@ from rulax.commands.flags import make_parser, parse
 from rulax.commands.listing.settings import BoardConfig, EnvsConfig, GetRuleConfig, RulesConfig, RunsConfig
 from rulax.commands.method.settings import MethodConfig
 from rulax.commands.play.settings import PlayConfig
-from rulax.commands.preset_files import preset_names
+from rulax.commands.preset_files import SUITES, load_preset, preset_names
 from rulax.commands.settings import known_keys
 from rulax.commands.train.settings import TrainConfig
 from rulax.commands.tune.settings import TuneConfig
@@ -168,6 +168,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     # First of all: it only helps if no other thread has allocated yet, and what a command imports may start some.
     keep_freed_memory()
+    # XLA's alarm about slow compilation is printed as an error; what fails is an exception anyway. Read when JAX is imported.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # as with `python -m rulax`: module:ID and dm_env/module:function name the user's own modules
     for stream in (sys.stdout, sys.stderr):
@@ -270,6 +272,8 @@ def command_help(name: str) -> str:
     if "preset" in known_keys(command.config):
         suites = "suite" in known_keys(command.config)
         presets = preset_names(suites)
+        if suites:
+            presets = {name: f"{load_preset(f'{SUITES}/{name}')['steps']:,} meta-steps. {each}" for name, each in presets.items()}
         width = max(map(len, presets))
         text += f"\n\n{'suites' if suites else 'presets'}:\n" + "\n".join(
             f"  {preset:<{width}}  {summary}" for preset, summary in presets.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -187,3 +188,19 @@ def test_a_closed_pipe_is_no_error() -> None:
     command = f"{sys.executable} -m rulax envs | head -1"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert result.stderr == ""
+
+
+def test_help_says_how_long_each_suite_is(capsys) -> None:
+    assert main(["discover", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "  paper           500,000 meta-steps. The paper's numbers" in text
+    assert text.count(" meta-steps. ") == 4
+
+
+def test_alarms_of_the_compiler_are_silenced_unless_they_are_asked_for(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    assert main(["--version"]) == 0
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    assert main(["--version"]) == 0
+    assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "3"  # at 2 XLA still prints slow_operation_alarm

@@ -279,3 +279,10 @@ def test_is_my_rule_better_than_ppo(tmp_path):
     assert result.results["finished"]
     again = rulax.compare([Narrow(), "catch:rows=5,columns=4"], rules=rules, steps=64, seeds=2, resume=tmp_path / "c", **TINY)
     assert again.results["statistics"] == result.results["statistics"]
+
+
+def test_endless_episodes_are_answered_with_the_option_that_ends_them(file, capsys):
+    file.write_text(FILE.replace("done = self.at >= self.length", "done = False"))
+    small = ["--steps", "64", "--streams", "4", "--unroll", "8", "--hidden", "8"]
+    assert main(["train", "mine.py:Corridor", *small, "--epochs", "1", "--minibatches", "1", "--no-animation"]) == 0
+    assert "--env-options max_episode_steps=200" in capsys.readouterr().out

@@ -86,6 +86,13 @@ def test_choosing_and_sorting(runs: Path, capsys) -> None:
     assert "2 different budgets" in text
 
 
+def test_what_a_run_is_stays_longer_than_what_it_scored(runs: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    _, text = shown(capsys)
+    assert {"env", "rule"} <= set(text.splitlines()[0].split())
+    assert "score" not in text.splitlines()[0].split()
+
+
 def test_the_table_fits_and_names_can_be_copied(runs: Path, capsys, monkeypatch) -> None:
     long = "a-rather-long-environment-and-rule-001"
     write(runs / long, trained("a-rather-long-environment-name:with=options", "ppo"), {"steps": 1000, "final_return": 0.5})
@@ -95,7 +102,7 @@ def test_the_table_fits_and_names_can_be_copied(runs: Path, capsys, monkeypatch)
     assert max(map(len, table)) <= 80
     assert any(line.split()[0] == f"runs/{long}" for line in table)
     assert "final return" in table[0]
-    assert "note: broken_lines, seconds, seeds, kind" in text
+    assert "note: broken_lines, score, seconds" in text
     assert Path(table[-1].split()[0]).is_dir()
 
 

@@ -45,7 +45,7 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
     warnings = [f"{cell.title}: {failure(cell)}" for cell in cells if cell.purpose == UNTRAINED and failure(cell)]
     # Counted and not left out, or a rule would gain by failing where others do badly.
     warnings += [f"{cell.title}: {failure(cell)}; it counts as untrained" for cell in scored if failure(cell)]
-    warnings += [f"{env}: no episode of an untrained agent ended, so it has no scores" for env in random if random[env] is None]
+    warnings += [f"{no_episode(env)}, so it has no scores" for env in random if random[env] is None]
     returns = {rule: final_returns(config, [done[env, rule] for env in known], random, warnings) for rule in config.rule_names}
     scale = Scale(config, known, random, returns, warnings)
     facts = [rule_facts(*names, cells) for names in zip(config.rules, config.rule_names, strict=True)]
@@ -88,6 +88,12 @@ def untrained_return(run: Run | None) -> float | None:
     # Weighted by episodes, since a row in which one episode ended says less than one in which hundreds did.
     ended = episodes > 0
     return float((returns[ended] * episodes[ended]).sum() / episodes[ended].sum()) if ended.any() else None
+
+
+def no_episode(env: str) -> str:
+    """What to say of an environment in which untrained agents never come to an end."""
+    limit = " (a time limit ends them: gymnasium/ID:max_episode_steps=200)" if env.startswith("gymnasium/") else ""
+    return f"{env}: no episode of an untrained agent ended{limit}"
 
 
 def alone(config: CompareConfig) -> list[str]:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 CUT, MOST_LETTERS = ("env", "rule"), 24  # columns whose long texts are cut: comparisons have many of both
 LEAST_FIRST = (
     "broken_lines",
+    "score",
     "seconds",
     "seeds",
     "kind",
     "steps",
     "env",
     "rule",
-    "score",
     "final_return",
 )  # what is left out first
 

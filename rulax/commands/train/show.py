@@ -40,6 +40,8 @@ def show(run: Run) -> None:
     if run.config.seeds > 1:
         table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
     console.print(table)
+    if summary["final_return"] is None and can_be_limited(run):
+        console.print("[yellow]no episode ended; with a time limit they do:[/] --env-options max_episode_steps=200")
     for name, what in (("greedy", "greedy actions"), ("sampled", "actions as in training")):
         if f"evaluation_{name}_return" in summary:
             value = cell(summary[f"evaluation_{name}_return"])
@@ -65,6 +67,13 @@ def show(run: Run) -> None:
         ("in Python", f"rulax.load('{run.folder}').agent.act(observation)"),
         ("the page", f"{run.folder}/{folders.REPORT}"),
     )
+
+
+def can_be_limited(run: Run) -> bool:
+    """Whether its environment takes a time limit as an option."""
+    from rulax.envs.adapters.gymnasium import GymnasiumEnvironment
+
+    return run.source is not None and isinstance(run.source[0].environment, GymnasiumEnvironment)
 
 
 def cell(value: float | None) -> str:
