@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -42,7 +42,7 @@ class EpisodicLSTM(RL2):
     def recipe(self) -> Recipe:
         """RL²'s recurrent PPO on another core."""
         made, contexts = super().recipe(), self.trials().contexts
-        core = "lstm" if self.plain else "episodic_lstm"
+        core: Literal["lstm", "episodic_lstm"] = "lstm" if self.plain else "episodic_lstm"
         network = dataclasses.replace(made.network, core=core, core_rows=contexts, memory_level="episode")
         return made._replace(network=network)
 

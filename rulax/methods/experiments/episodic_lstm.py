@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -88,9 +87,13 @@ def barcodes(sizes: Sizes, updates: int, **others: int | bool) -> Barcodes:
 
     What a pull is worth shows at once and in the few that follow: with a discount of 0.99 and a trace of 0.9 learning was slower.
     """
-    settings = {"steps": sizes.pulls * sizes.barcodes * sizes.repeats, "discount": 0.9, "trace": 0.3, "entropy_cost": 0.02} | others
-    make: Callable[[], Recurring] = sizes.make
-    return Barcodes(EpisodicLSTM(environment=make, updates=updates, **settings), sizes)
+    settings: dict[str, Any] = {
+        "steps": sizes.pulls * sizes.barcodes * sizes.repeats,
+        "discount": 0.9,
+        "trace": 0.3,
+        "entropy_cost": 0.02,
+    } | others
+    return Barcodes(EpisodicLSTM(environment=sizes.make, updates=updates, **settings), sizes)
 
 
 def plain(barcodes: Barcodes) -> Barcodes:
