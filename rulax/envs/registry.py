@@ -56,7 +56,6 @@ _ENTRIES = (
     Entry("bandit/dependent", "bandit:DependentArms", "two arms that pay with p and 1 - p; one pull"),
     Entry("bandit/informative", "bandit:InformativeArm", "one arm of ten pays 5, the eleventh tells which; one pull"),
     Entry("bandit/one-good", "bandit:OneGoodArm", "one arm pays with probability 0.9, the others with 0.1; one pull"),
-    Entry("bandit/barcode", "barcode:barcode_bandit", "ten bandits with one good arm each, met ten times, each under a barcode"),
     Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
     Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
     Entry("point/box", "point:box", "the same in a box with walls, by any stride; nothing but time ends an episode", 50),
