@@ -12,6 +12,7 @@ from rulax.report.page import write_page
 from rulax.report.train import write_train_page
 from tests.report.folders import train_folder
 from tests.report.test_page import EVIL, every_block
+from tests.report.waiting import until
 
 pytestmark = pytest.mark.browser
 
@@ -197,11 +198,7 @@ def test_a_chart_follows_the_width_of_the_window(open_page, two_lines: Path) -> 
     page = open_page(two_lines)
     page.set_viewport_size({"width": 500, "height": 800})
     width = "document.querySelector('#s0 svg[role=img]').viewBox.baseVal.width"
-    for _ in range(50):  # not wait_for_function, which evaluates text in the page: the policy refuses that
-        if page.evaluate(width) < 500:
-            break
-        page.wait_for_timeout(50)
-    assert page.evaluate(width) < 500
+    until(page, lambda: page.evaluate(width) < 500)
 
 
 def test_copying_a_command(open_page, two_lines: Path) -> None:

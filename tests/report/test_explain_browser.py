@@ -16,6 +16,7 @@ from rulax.metanet.sizes import Constants, Sizes
 from rulax.report.explain import write_explain_page
 from rulax.rules.disco import disco
 from tests.metanet.environments import SMALL, random_batch
+from tests.report.waiting import until
 
 pytestmark = pytest.mark.browser
 
@@ -57,12 +58,12 @@ def test_dragging_a_slider_moves_the_targets(open_page, tmp_path: Path) -> None:
     before = page.evaluate(path), page.evaluate(bars)
     assert page.locator("[data-part=push] i").count() == 18
     page.get_by_label("reward at step 6").fill("1.5")
-    page.wait_for_function(f"{path} !== {json.dumps(before[0])}")
+    until(page, lambda: page.evaluate(path) != before[0])
     assert page.evaluate(bars) != before[1]
     page.get_by_role("button", name="as recorded").click()
     assert (page.evaluate(path), page.evaluate(bars)) == before
     page.get_by_label("the episode ends at step 4").check()
-    page.wait_for_function(f"{path} !== {json.dumps(before[0])}")
+    until(page, lambda: page.evaluate(path) != before[0])
     page.get_by_label("action taken at step 1", exact=True).select_option("b")
     page.get_by_role("button", name="trained agent", exact=True).click()
     assert page.get_by_role("button", name="trained agent", exact=True).get_attribute("aria-pressed") == "true"

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +14,12 @@ import pytest
 
 import rulax
 from tests.report.folders import train_folder, train_row
+from tests.report.waiting import until
 
 pytestmark = pytest.mark.browser
 
 POINTS = "(document.querySelector('.chart.curves path.line').getAttribute('d').match(/[ML]/g) || []).length"
 STATE = "document.getElementById('live').className"
-
-
-def until(page: Any, found: Callable[[], bool], seconds: float = 60) -> None:
-    """Not wait_for_function, which evaluates text in the page: the policy refuses that."""
-    end = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < end, page.locator("#live").inner_text()
-        page.wait_for_timeout(100)
 
 
 def at_rest(page: Any, part: Any) -> float:
