@@ -21,8 +21,10 @@ MUJOCO = {"envs": 4, "steps": 512, "batch": 64, "epochs": 10, "rate": 3e-4, "dis
 SETTINGS = {"Pendulum-v1": MUJOCO | {"steps": 1024, "rate": 1e-3, "discount": 0.9}}
 
 
-def run_sb3(env: str, steps: int, seed: int) -> float:
+def run_sb3(env: str, steps: int, seed: int, normalise: str) -> float:
     """One run of Stable-Baselines3."""
+    if normalise != "nothing":
+        raise SystemExit("what Stable-Baselines3 normalises is not wired up here")
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
@@ -55,7 +57,7 @@ def run_sb3(env: str, steps: int, seed: int) -> float:
     return float(sum(last) / len(last))
 
 
-def run_rulax(env: str, steps: int, seed: int) -> float:
+def run_rulax(env: str, steps: int, seed: int, normalise: str) -> float:
     """One run of ours."""
     import rulax
 
@@ -73,6 +75,8 @@ def run_rulax(env: str, steps: int, seed: int) -> float:
         learning_rate=sizes["rate"],
         schedule="constant",
         rule_options={name: sizes[name] for name in ("discount", "trace", "clip")} | {"entropy_cost": 0.0},
+        normalise_rewards=normalise != "nothing",
+        normalise_observations=normalise == "both",
         quiet=True,
     )
     return run.final_returns[0]
@@ -84,12 +88,19 @@ def main() -> None:
     parser.add_argument("env")
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--normalise", choices=["nothing", "rewards", "both"], default="nothing", help="ours only")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     run, returns, began = {"rulax": run_rulax, "sb3": run_sb3}[options.side], [], time.process_time()
     for seed in range(options.seeds):
-        returns.append(run(options.env, options.steps, seed))
-        result = {"side": options.side, "env": options.env, "steps": options.steps, "returns": returns}
+        returns.append(run(options.env, options.steps, seed, options.normalise))
+        result = {
+            "side": options.side,
+            "env": options.env,
+            "steps": options.steps,
+            "normalise": options.normalise,
+            "returns": returns,
+        }
         result["cpu_seconds_per_run"] = round((time.process_time() - began) / len(returns), 1)
         print(json.dumps(result), flush=True)
         if options.out:
