@@ -4,7 +4,7 @@ A query is the 11 nearest of C keys with 64 numbers each, by exact search: one a
 
     taskset -c 0 python benchmarks/episodic_memory.py [--json] [--rows 1000 10000 100000] [--seconds 2]
 
-faiss is optional (`pip install faiss-cpu`); without it only our own numbers are printed. Both use one thread.
+faiss is optional (`pip install 'rulax[benchmarks]'`); without it only our own numbers are printed. Both use one thread.
 """
 
 from __future__ import annotations

@@ -55,7 +55,9 @@ def train(
         callback: a function of a `rulax.callbacks.Point`, or a list of such, called at every logged point.
         overrides: every other setting of `rulax train`: `seed`, `quiet`, `preset`, `task`, `env_options`, `rule_options`,
             `randomise={"force": (5, 15)}`, `learning_rate`, `hidden`, `torso`, `core`, ... (the last two also by an object of your
-            own). `resume=folder` goes on with an earlier run.
+            own). `resume=folder` goes on with an earlier run. `population=16, tune=["learning_rate", "discount"]` trains a
+            population, `tune={"learning_rate": (1e-4, 1e-2, "log")}` with ranges; then `run.best`, `run.schedule` and `run.turns`
+            say what it found, and `schedule="runs/.../schedule.json"` follows it.
     """
     from rulax.commands.train.callbacks import check_callbacks
     from rulax.commands.train.run import resume, start
@@ -63,6 +65,8 @@ def train(
     callbacks = check_callbacks(callback)
     env, overrides = _named("env", env, overrides)
     rule, overrides = _named("rule", rule, overrides)
+    if isinstance(overrides.get("tune"), Mapping):
+        overrides = overrides | {"tune": [f"{name}={_written(name, tried)}" for name, tried in overrides["tune"].items()]}
     values: dict[str, Any] = {"env": env, "rule": rule, "steps": steps, "seeds": seeds, "out": out, **held_networks(overrides)}
     # Before names are put in their place; what is neither is refused here.
     ranges = {"randomise": overrides["randomise"]} if overrides.get("randomise") else {}

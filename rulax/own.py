@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -23,12 +23,14 @@ from typing import Any, Literal, NewType
 from rulax.errors import UserError, suggestion
 
 OwnPart = NewType("OwnPart", str)  # in the type of a setting: beside the names listed there, a reference is accepted
+JsonFile = NewType("JsonFile", str)  # likewise: the path of a file that ends in .json is accepted
 Kind = Literal["env", "rule", "torso", "core", "method"]
 
 REFERENCE = re.compile(r"(?P<where>.+\.py|[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
 # From here on a text has options: `mine.py:Corridor:length=5`. Not at the first colon, which references have as well.
 OPTIONS = re.compile(r":(?=[A-Za-z_]\w*=)")
 MOST_LISTED = 5
+MOST_OPTIONS = 40  # characters of options in a title
 _held: dict[tuple[str, str], Any] = {}  # by kind and name
 
 
@@ -51,6 +53,15 @@ def shown(name: str) -> str:
         return found["name"] + (found["rest"] or "") if found and found["where"].endswith(".py") else piece
 
     return ",".join(map(one, name.split(",")))
+
+
+def shown_with(name: str, options: Mapping[str, Any]) -> str:
+    """The same with the options that a user gave, written as the command line takes them: `catch:rows=6`."""
+    written = ",".join(f"{key}={value}" for key, value in options.items() if not isinstance(value, Mapping))
+    # A title has one line; all options stand in the settings of the page.
+    if len(written) > MOST_OPTIONS:
+        written = f"{written[:MOST_OPTIONS]}…"
+    return f"{shown(name)}:{written}" if written else shown(name)
 
 
 def without_options(name: str) -> str:

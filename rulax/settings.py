@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from rulax.errors import UserError
-from rulax.own import OwnPart
+from rulax.own import JsonFile, OwnPart
 
 
 def setting(
@@ -137,8 +137,9 @@ class Learning:
     """What those parts are drawn from: whole streams, in which a recurrent agent can remember, or single steps."""
     learning_rate: float = setting(3e-4, above=0)
     """Step size at the start."""
-    schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the step size falls to zero: over schedule_steps in training, over the lifetime of each agent in discovery."""
+    schedule: Literal["constant", "linear", "cosine"] | JsonFile = "constant"
+    """How the step size falls to zero: over schedule_steps in training, over the lifetime of each agent in discovery. In training
+    also a file that a population has written, schedule.json: every hyper-parameter in it is followed."""
     schedule_steps: int = setting(0, at_least=0, before=0)
     """Environment steps over which a schedule falls: a shorter run is the start of one of this length. A longer run, and every
     run if it is 0, falls over its own steps."""
@@ -162,6 +163,11 @@ class Learning:
     """Show the agent observations with mean 0 and deviation 1, by running statistics that are saved with it."""
     normalise_rewards: bool = setting(False, before=False)
     """Divide rewards by the running deviation of their discounted return (discount 0.99) before the rule sees them."""
+    worst: float = setting(1.0, above=0, at_most=1, before=1.0)
+    """Share of the episodes to learn from, those with the lowest returns (EPOpt): 0.1 is the worst tenth of those that end in an
+    unroll, which should be longer than an episode; 1 means all."""
+    worst_after: int = setting(100, at_least=0, before=100)
+    """Unrolls at the start that are learned from as a whole, whatever the share."""
     slow_decay: float = setting(0.9, at_least=0, at_most=1)
     """How much of the slow copy of the agent stays at each update."""
     slow_period: int = setting(0, at_least=0, before=0)
@@ -189,12 +195,14 @@ class Network:
     """Non-linearity of the torso."""
     activate_last: bool = True
     """Whether the torso's last layer is followed by the non-linearity (in the reference it is not)."""
-    core: Literal["none", "lstm", "gru", "episodic_lstm"] | OwnPart = "none"
-    """Recurrent memory between torso and heads; episodic_lstm also keeps a table by contexts. Or your own, as file.py:name."""
+    core: Literal["none", "lstm", "gru", "associative", "episodic_lstm"] | OwnPart = "none"
+    """Recurrent memory between torso and heads; associative finds what followed similar observations, episodic_lstm also keeps a
+    table by contexts. Or your own, as file.py:name."""
     core_size: int = setting(128, at_least=1)
     """Width of that memory."""
     core_rows: int = setting(16, before=16, at_least=1)
-    """Contexts that the table of the core episodic_lstm holds; those least recently met are given up."""
+    """Contexts that the table of the core episodic_lstm holds (those least recently met are given up), or the width of the
+    addresses of the core associative."""
     memory_level: Literal["episode", "trial", "life"] = setting("episode", before="episode")
     """When that memory is cleared: at the start of every episode, of every trial or task, or never in a lifetime."""
     action_distribution: Literal["gaussian", "squashed", "beta", "bins"] = setting("bins", before="bins")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union
 
 from rulax.errors import UserError
-from rulax.own import OPTIONS, OwnPart, is_own
+from rulax.own import OPTIONS, JsonFile, OwnPart, is_own
 
 # -- numbers for a reader ------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
 
 def without_none(hint: Any) -> Any:
     """`T | None` -> `T`: `None` only says that a value may be left out."""
-    if typing.get_origin(hint) in (Union, types.UnionType) and OwnPart not in typing.get_args(hint):
+    if typing.get_origin(hint) in (Union, types.UnionType) and not {OwnPart, JsonFile} & set(typing.get_args(hint)):
         (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
     return hint
 
@@ -93,11 +93,13 @@ def convert(label: str, hint: Any, value: Any) -> Any:
         return to_int(label, value)
     if hint is float:
         return to_float(label, value)
-    choices, own_too = choices_of(hint), OwnPart in typing.get_args(hint)
+    choices, own_too, file_too = choices_of(hint), OwnPart in typing.get_args(hint), JsonFile in typing.get_args(hint)
     if choices:
+        if file_too and str(value).endswith(".json"):
+            return str(value)
         if value not in choices and not (own_too and is_own(value)):
-            more = " or your own as file.py:name" if own_too else ""
-            raise UserError(f"{label} expects one of {', '.join(map(str, choices))}{more}, not {value!r}")
+            more, file = " or your own as file.py:name" if own_too else "", " (or a file that ends in .json)" if file_too else ""
+            raise UserError(f"{label} expects one of {', '.join(map(str, choices))}{more}, not {value!r}{file}")
         return value
     if origin is tuple:
         return tuple(convert(label, typing.get_args(hint)[0], part) for part in words(value))

@@ -83,5 +83,5 @@ def make_reader(key_torso: Array, key_core: Array, observation: PyTree, network:
         torso, size = ContextTorso(torso.readers, torso.mlp), context_size(observation)
         core, width = make_core(key_core, network.core, features, network.core_size, level, size, network.core_rows)
     else:
-        core, width = make_core(key_core, network.core, features, network.core_size, level)
+        core, width = make_core(key_core, network.core, features, network.core_size, level, rows=network.core_rows)
     return torso, core, width

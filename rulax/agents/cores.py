@@ -7,6 +7,7 @@ cleared. Acting (`step`) and learning (`unroll`, `remember`) clear alike, so bot
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple, Protocol
 
 import equinox as eqx
@@ -14,8 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from rulax import own
+from rulax.agents.associative import AssociativeCore
+from rulax.agents.clearing import clear
 from rulax.agents.layers import GRU, LSTM, Linear, LSTMState, initial_weight, lstm_gates
-from rulax.agents.memory import Match, Memory, Newest, empty_memory, nearest, read, write
+from rulax.agents.memory import Memory, empty_memory, recall, write_if
 from rulax.types import Array, Level, PyTree, starts
 
 TOLERANCE = 1e-3  # contexts no further apart than this are the same: rounding must not make a known one new
@@ -36,25 +39,6 @@ class Core(Protocol):
 
     def remember(self, memory: PyTree, x: Array, first: Array) -> PyTree:
         """The memory at the end of the same unroll."""
-
-
-def clear(memory: PyTree, levels: PyTree, first: Array) -> PyTree:
-    """Memory [B, ...] with zeros wherever something of a leaf's level or above starts.
-
-    Args:
-        memory: any tree of arrays whose leading axes are those of `first`.
-        levels: a `Level` for every leaf, or for every subtree of `memory`; one alone is for all of it.
-        first: [B] int8, what starts at the observation that comes next.
-    """
-
-    def one(level: int, leaf: Array) -> Array:
-        # Axes of size 1 for whatever a leaf has beyond `first`, so that each stream is cleared as a whole.
-        cleared = starts(first, level).reshape(*first.shape, *[1] * (leaf.ndim - first.ndim))
-        # `where`, not a product: a memory that became NaN is cleared, too.
-        return jnp.where(cleared, 0, leaf).astype(leaf.dtype)
-
-    # `levels` is mapped first: it may be a prefix of the memory's tree, with one level for a whole subtree.
-    return jax.tree.map(lambda level, part: jax.tree.map(lambda leaf: one(level, leaf), part), levels, memory)
 
 
 class NoCore(eqx.Module):
@@ -158,46 +142,67 @@ class EpisodicLSTM(eqx.Module):
         return memory, memory.state.hidden
 
     def unroll(self, memory: EpisodicMemory, x: Array, first: Array) -> Array:
-        return self._scan(memory, x, first)[1]
+        """The same as steps, without copying tables: which cell each step gets back is known before any cell is (`_sources`)."""
+        gates, gate, context = self._project(x)
+        streams = jnp.arange(first.shape[1])
+        before = [jnp.zeros_like(memory.state.cell)[None], jnp.moveaxis(memory.table.values, 1, 0), memory.state.cell[None]]
+        # [1 + C + 1 + T, B, H]: no cell, those of the table, the one before the unroll, and those after each of its steps.
+        cells = jnp.concatenate([*before, jnp.zeros((len(x), *memory.state.cell.shape), x.dtype)])
+
+        def advance(carry: tuple[LSTMState, Array], inputs: tuple[Array, ...]) -> tuple[tuple[LSTMState, Array], Array]:
+            (state, cells), (number, gates, gate, source, first) = carry, inputs
+            state = self._cell(clear(state, self.level, first), gates, gate, cells[source, streams])
+            # No gradient through what is stored: it would lead through every episode before.
+            return (state, cells.at[number].set(jax.lax.stop_gradient(state.cell))), state.hidden
+
+        numbers = self.rows + 2 + jnp.arange(len(x))
+        inputs = (numbers, gates, gate, self._sources(memory, context, first), first)
+        return jax.lax.scan(advance, (memory.state, jax.lax.stop_gradient(cells)), inputs)[1]
 
     def remember(self, memory: EpisodicMemory, x: Array, first: Array) -> EpisodicMemory:
-        return self._scan(memory, x, first)[0]
+        def advance(memory: EpisodicMemory, inputs: tuple[tuple[Array, Array, Array], Array]) -> tuple[EpisodicMemory, None]:
+            return self._advance(memory, *inputs), None
+
+        return jax.lax.scan(advance, memory, (self._project(x), first))[0]
+
+    def _sources(self, memory: EpisodicMemory, context: Array, first: Array) -> Array:
+        """Which of the `cells` of an unroll each step gets back, [T, B]: the table is kept with their numbers for values."""
+        rows = jnp.broadcast_to(1 + jnp.arange(self.rows), memory.table.values.shape[:-1])
+
+        def advance(carry: tuple[Array, Memory], inputs: tuple[Array, Array, Array]) -> tuple[tuple[Array, Memory], Array]:
+            (before, table), (number, context, first) = carry, inputs
+            last = jnp.broadcast_to(number, first.shape)
+            table = self._write(table, before, last, first)
+            return (context, table), jax.vmap(_recall)(table, context)
+
+        inputs = (self.rows + 1 + jnp.arange(len(context)), context, first)
+        return jax.lax.scan(advance, (memory.context, memory.table._replace(values=rows)), inputs)[1]
 
     def _project(self, x: Array) -> tuple[Array, Array, Array]:
         """What depends on the input alone: the parts of the LSTM's gates and of the reinstatement gate, and the context."""
         features, context = jnp.split(x, [x.shape[-1] - self.context_size], -1)
         return self.cell.project(features), self.gate(features), context
 
-    def _scan(self, memory: EpisodicMemory, x: Array, first: Array) -> tuple[EpisodicMemory, Array]:
-        def advance(memory: EpisodicMemory, inputs: tuple[tuple[Array, Array, Array], Array]) -> tuple[EpisodicMemory, Array]:
-            memory = self._advance(memory, *inputs)
-            return memory, memory.state.hidden
-
-        return jax.lax.scan(advance, memory, (self._project(x), first))
-
     def _advance(self, memory: EpisodicMemory, projected: tuple[Array, Array, Array], first: Array) -> EpisodicMemory:
         gates, gate, context = projected
-        memory = memory._replace(table=jax.vmap(_write_if)(starts(first, self.level), memory))
+        # No gradient through what is stored, as above.
+        table = self._write(memory.table, memory.context, jax.lax.stop_gradient(memory.state.cell), first)
+        found = jax.lax.stop_gradient(jax.vmap(_recall)(table, context))
+        return EpisodicMemory(self._cell(clear(memory.state, self.level, first), gates, gate, found), context, table)
+
+    def _write(self, table: Memory, context: Array, values: Array, first: Array) -> Memory:
+        """The tables [B, ...] after the ends of episodes, if any: values [B, ...] are written under the contexts [B, K]."""
+        table = jax.vmap(functools.partial(write_if, tolerance=TOLERANCE))(table, starts(first, self.level), context, values)
         # After writing: where something starts that the table does not outlast, the row goes with it.
-        levels = EpisodicMemory(self.level, self.level, Level(self.level + 1))  # type: ignore[arg-type]  # a level for each part
-        (hidden, cell), _, table = clear(memory, levels, first)
-        found = jax.vmap(_recall)(table, context)
-        reinstated = jax.nn.sigmoid(gate + hidden @ self.gate_hidden) * found
-        state = lstm_gates(gates + hidden @ self.cell.weight_hidden, cell, reinstated)
-        return EpisodicMemory(state, context, table)
+        return clear(table, Level(self.level + 1), first)
+
+    def _cell(self, state: LSTMState, gates: Array, gate: Array, found: Array) -> LSTMState:
+        """One step of the equations above, from the projected input and the cells [B, H] that were found."""
+        reinstated = jax.nn.sigmoid(gate + state.hidden @ self.gate_hidden) * found
+        return lstm_gates(gates + state.hidden @ self.cell.weight_hidden, state.cell, reinstated)
 
 
-def _write_if(ended: Array, memory: EpisodicMemory) -> Memory:
-    """The table of one stream, with the cell written under its context if an episode ended there."""
-    # No gradient: it would lead through every episode before.
-    after = write(memory.table, memory.context, jax.lax.stop_gradient(memory.state.cell), Newest(), TOLERANCE)
-    return jax.tree.map(lambda new, old: jnp.where(ended, new, old), after, memory.table)
-
-
-def _recall(table: Memory, context: Array) -> Array:
-    """The cell [H] that one stream's table has for a context [K]; zeros for an unknown one."""
-    neighbours = nearest(table, context, 1)
-    return jax.lax.stop_gradient(read(table, neighbours, Match(TOLERANCE)(neighbours)))
+_recall = functools.partial(recall, tolerance=TOLERANCE)
 
 
 def hidden(memory: PyTree) -> Array:
@@ -214,12 +219,12 @@ def make_core(
 
     Args:
         key: for its weights.
-        kind: none, lstm, gru or episodic_lstm.
+        kind: none, lstm, gru, associative or episodic_lstm.
         inputs: width of the torso's output.
         size: width of the memory.
         level: what has to start for memory to be cleared.
         context_size: numbers of the context, which follow the torso's output; for episodic_lstm.
-        rows: contexts that its table holds.
+        rows: contexts that its table holds; for associative, the width of addresses.
     """
     if own.is_own(kind):
         return own.get("core", kind)(key, inputs, size, level)
@@ -227,5 +232,7 @@ def make_core(
         return NoCore(), inputs
     if kind == "episodic_lstm":
         return EpisodicLSTM(key, inputs, size, level, context_size, rows), size
+    if kind == "associative":
+        return AssociativeCore(key, inputs, size, level, rows), size
     cell = LSTM if kind == "lstm" else GRU
     return RecurrentCore(cell(key, inputs, size), level), size

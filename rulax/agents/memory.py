@@ -224,3 +224,43 @@ def write(
         valid=memory.valid.at[place].set(True),
         clock=memory.clock.at[at].set(tick),
     )
+
+
+# -- small tables, one per stream --------------------------------------------------------------------------------------------------
+
+
+def recall(memory: Memory, key: Array, tolerance: float) -> Array:
+    """The value [*value_shape] of the nearest row if it is within `tolerance` of the key [K]; else zeros.
+
+    As `read` with `nearest` and `Match`. All rows are compared and summed instead of ranked and fetched: for tables of a few rows,
+    of which every stream has its own, that is faster.
+    """
+    match = _matches(memory, key, tolerance).astype(memory.values.dtype)
+    return jnp.tensordot(match, memory.values, 1)
+
+
+def write_if(memory: Memory, when: Array, key: Array, value: Array, tolerance: float) -> Memory:
+    """The table after `write` with `Newest`, or as it was if `when` [] is False; for small tables, like `recall`."""
+    match = _matches(memory, key, tolerance)
+    oldest = jnp.arange(memory.capacity) == jnp.argmin(jnp.where(memory.valid, memory.stamp, -1))
+    hit = jnp.any(match)
+    row = when & jnp.where(hit, match, oldest)  # [C]
+    tick = memory.clock + 1
+
+    def put(old: Array, new: Array) -> Array:
+        return jnp.where(row.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+    return Memory(
+        keys=jnp.where((row & ~hit)[:, None], key, memory.keys),
+        values=put(memory.values, value),
+        stamp=put(memory.stamp, tick),
+        valid=memory.valid | row,
+        clock=jnp.where(when, tick, memory.clock),
+    )
+
+
+def _matches(memory: Memory, key: Array, tolerance: float) -> Array:
+    """[C] bool: True for the nearest row, the first of several, if it is within `tolerance`."""
+    distances = jnp.where(memory.valid, jnp.sum((memory.keys - key) ** 2, -1), jnp.inf)
+    nearest_row = jnp.argmin(distances)
+    return (jnp.arange(memory.capacity) == nearest_row) & (distances <= tolerance**2)

@@ -203,8 +203,8 @@ def context_size(observation: PyTree) -> int:
     part = observation.get(CONTEXT) if isinstance(observation, Mapping) else None
     if part is None or len(part.shape) != 1:
         raise ValueError(
-            "the core episodic_lstm needs observations with a part 'context', a vector; --env-options contexts=10 shows one in "
-            "any compiled environment"
+            "the core episodic_lstm needs observations with a part 'context', a vector of numbers: --env-options contexts=10 shows "
+            "one in any compiled environment, and a dictionary space of Gymnasium's may have it"
         )
     return part.shape[0]
 

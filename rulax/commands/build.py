@@ -127,8 +127,13 @@ def make_recipe(name: str, options: Mapping[str, Any], overrides: Mapping[str, A
     return recipe
 
 
-def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainConfig) -> Trainer:
-    """What trains the agents of a configuration."""
+def make_trainer(
+    environment: Environment | HostEnvironment,
+    recipe: Recipe,
+    config: TrainConfig,
+    hyperparameters: Mapping[str, Any] | None = None,
+) -> Trainer:
+    """What trains the agents of a configuration; `hyperparameters` are those that each agent has of its own, [K] each."""
     from rulax.learning import train
 
     with user_errors():
@@ -140,7 +145,7 @@ def make_trainer(environment: Environment | HostEnvironment, recipe: Recipe, con
             replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
             most_restarts=config.most_restarts,
         )
-        return train.make_trainer(environment, recipe, settings)
+        return train.make_trainer(environment, recipe, settings, hyperparameters or {})
 
 
 def with_options(settings: Any, options: Mapping[str, Any]) -> Any:

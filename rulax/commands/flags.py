@@ -63,7 +63,7 @@ def make_parser(prog: str, cls: type, summary: str) -> Parser:
                 heading = f"{part.__name__.lower()} (default: what {source})"
                 for inner in dataclasses.fields(part):
                     add_flag(group(parser, groups, heading), inner, part, show_default=False)
-        else:
+        elif not field.metadata.get("hidden"):
             add_flag(group(parser, groups, field.metadata["group"]), field, cls, show_default=True)
     group(parser, groups, "help").add_argument("-h", "--help", action="help", help="Show this and leave.")
     return parser

@@ -83,7 +83,7 @@ def read_space(texts: Iterable[str], cls: type, overrides: Collection[str], opti
         if key.startswith(OF_RULE):
             if key in space or key.removeprefix(OF_RULE) in options:
                 raise UserError(f"--tune: {key} is set twice")
-            space[key] = _range(key, _kind(written), written, {}) if ":" in written else _choices(key, None, written, {})
+            space[key] = read_range(key, _kind(written), written, {}) if ":" in written else _choices(key, None, written, {})
             continue
         name = tuned_setting(key, cls, {*space, *overrides})
         hint = known_keys(cls)[name]
@@ -91,7 +91,7 @@ def read_space(texts: Iterable[str], cls: type, overrides: Collection[str], opti
         if ":" not in written:
             space[name] = _choices(name, hint, written, bounds)
         elif hint in (int, float):
-            space[name] = _range(name, hint, written, bounds)
+            space[name] = read_range(name, hint, written, bounds)
         else:
             raise UserError(f"--tune: {name} is not a number, so it has no range; list its values: {name}=A,B,C")
     return space
@@ -112,7 +112,8 @@ def _kind(written: str) -> type:
     return int if all(isinstance(literal(end), int) for end in written.split(":")[:2]) else float
 
 
-def _range(name: str, kind: type, written: str, bounds: Mapping[str, float]) -> Range:
+def read_range(name: str, kind: type, written: str, bounds: Mapping[str, float]) -> Range:
+    """`LOW:HIGH`, `LOW:HIGH:lin` or `LOW:HIGH:log`, each end within the bounds of the setting."""
     low_text, high_text, *scale = written.split(":")
     if len(scale) > 1 or (scale and scale[0] not in ("log", "lin")):
         raise UserError(f"--tune: {name}={written} is no range; write {name}=LOW:HIGH, {name}=LOW:HIGH:lin or {name}=LOW:HIGH:log")

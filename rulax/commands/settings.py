@@ -174,6 +174,8 @@ def check_settings(learning: Learning, network: Network) -> None:
     # Single numbers first: the checks below divide by them and would fail with another error.
     check_bounds(learning)
     check_bounds(network)
+    if learning.schedule.endswith(".json"):
+        raise UserError(f"only rulax train follows a schedule from a file ({learning.schedule}); choose constant, linear or cosine")
     size, name = (learning.batch, "batch") if learning.batch else (learning.streams, "streams")
     if learning.burn_in >= learning.unroll:
         raise UserError(f"burn_in ({learning.burn_in}) must leave something of a trajectory of {learning.unroll} steps (unroll)")
@@ -186,6 +188,8 @@ def check_settings(learning: Learning, network: Network) -> None:
     elif size % learning.minibatches:
         finer = f"{name} ({size}) must be divisible by minibatches ({learning.minibatches})"
         raise UserError(finer if network.core != "none" else f"{finer}; --shuffle steps splits them further")
+    if learning.normalise_observations and network.core == "episodic_lstm":
+        raise UserError("normalise_observations lets contexts drift, by which the core episodic_lstm reads its table; leave it out")
     if learning.burn_in and network.core == "none":
         raise UserError("burn_in refreshes the memory of a recurrent agent, and this one has none: --core lstm, or leave it out")
     # Fresh trajectories come from the current unroll, of which each stream gives one; replay cannot make up for missing ones.

@@ -5,8 +5,9 @@ Everything that changes is in `DiscoveryState`, a tree of arrays, so that a run 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import DiscoveryState, Programs, estimate, make_problem, meta_step, optimise
 from rulax.discovery.population import Family, Member, init_population, listed, refresh
+from rulax.discovery.settings import PERTURBING
 from rulax.learning.train import COMPILE_FAST
 from rulax.metanet.network import as_in_reference
 from rulax.parallel.together import together
@@ -29,6 +31,7 @@ class Plan(NamedTuple):
 
     strategy: str
     at_once: int  # agents differentiated at the same time; 0 means all
+    pairs_at_once: int = 0  # and pairs of perturbed lives of each of them, where the estimator perturbs; 0 means all
 
 
 class Discoverer:
@@ -46,7 +49,7 @@ class Discoverer:
 
     def _first_plan(self) -> Plan:
         known = self.settings.memory if self.settings.memory != "auto" else "remat"
-        return Plan(known, self.settings.agents_at_once)
+        return Plan(known, self.settings.agents_at_once, self.settings.pairs_at_once)
 
     # -- state ----------------------------------------------------------------------------------------------------------
 
@@ -85,36 +88,48 @@ class Discoverer:
         return self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis().temp_size_in_bytes
 
     def choose(self, limit: float, predicted: dict[str, dict[str, int]]) -> dict[str, Plan]:
-        """Plan each family: the fastest strategy that fits, or if none does, the smallest with fewer agents at once.
+        """Plan each family: the fastest strategy that fits, or if none does, the smallest with fewer agents, then pairs, at once.
 
         Args:
             limit: bytes.
             predicted: bytes by family and strategy.
         """
         for family in self.families:
-            bytes_of, at_once = predicted[family.name], self.settings.agents_at_once
+            bytes_of, first = predicted[family.name], self._first_plan()
             # `STRATEGIES` are ordered from the fastest, so the first that fits is the choice.
             fitting = [strategy for strategy in STRATEGIES if bytes_of[strategy] <= limit]
             smallest = min(STRATEGIES, key=lambda strategy: bytes_of[strategy])
-            plan = Plan(fitting[0] if fitting else smallest, at_once)
-            agents = at_once or self.settings.agents
+            plan = first._replace(strategy=fitting[0] if fitting else smallest)
             # Each prediction compiles a program, so smaller groups are tried only where no strategy fits.
-            while not fitting and agents > 1:
-                agents = agents // 2
-                plan = Plan(smallest, agents)
+            for smaller in () if fitting else self._smaller(plan):
+                plan = smaller
                 if self.predict(family, plan) <= limit:
                     break
             self.plans[family.name] = plan
         return self.plans
+
+    def _smaller(self, plan: Plan) -> Iterator[Plan]:
+        """Half as many agents at once, down to one, then half as many pairs of each."""
+        agents, pairs = plan.at_once or self.settings.agents, plan.pairs_at_once or self.settings.pairs
+        while agents > 1:
+            agents = agents // 2
+            plan = plan._replace(at_once=agents)
+            yield plan
+        while pairs > 1 and self.settings.estimator in PERTURBING:
+            pairs = pairs // 2
+            plan = plan._replace(pairs_at_once=pairs)
+            yield plan
 
     # -- compiled parts ---------------------------------------------------------------------------------------------------
 
     def _trace(self, family: Family, plan: Plan) -> Any:
         if (family.name, plan) in self._traced:
             return self._traced[family.name, plan]
+        family = dataclasses.replace(family, settings=dataclasses.replace(family.settings, pairs_at_once=plan.pairs_at_once))
         function = estimate(family, make_problem(family, plan.strategy), plan.at_once)
         state = self.skeleton()
-        traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, state.members[self.families.index(family)])
+        members = state.members[[each.name for each in self.families].index(family.name)]
+        traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, members)
         self._traced[family.name, plan] = traced  # tracing takes seconds, and what was bounded is compiled next
         return traced
 

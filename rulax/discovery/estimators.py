@@ -11,17 +11,16 @@ population, a trial of a method, or the state that an estimator keeps between wi
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.stats import rankdata
 
 from rulax.agents.base import join, split
 from rulax.discovery.memory import Update, Updated, Updates
-from rulax.discovery.settings import Discovery
 from rulax.learning.update import LearnerState
 from rulax.types import Array, Experience, Metrics, PyTree
 
@@ -108,7 +107,14 @@ def detached(update: Update) -> Update:
 
 
 def evolution(
-    problem: Problem[M, W], meta_params: PyTree, member: M, *, pairs: int = 4, noise: float = 0.02, shaping: str = "ranks"
+    problem: Problem[M, W],
+    meta_params: PyTree,
+    member: M,
+    *,
+    pairs: int = 4,
+    noise: float = 0.02,
+    shaping: str = "ranks",
+    at_once: int = 0,
 ) -> tuple[PyTree, M, Metrics]:
     """Antithetic evolution strategies (Salimans et al. 2017): -1/(2 P s) sum_i w_i e_i over P pairs of noise +-e_i.
 
@@ -122,22 +128,32 @@ def evolution(
         pairs: antithetic pairs, P.
         noise: standard deviation of the perturbation, s.
         shaping: the weights w: "ranks" of fitness (robust to its scale) or its "values" (unbiased for a quadratic).
+        at_once: how many pairs live at the same time, if not all: the lives of the others begin when theirs are over.
     """
     fitness = required(problem.fitness, "fitness")
     # Split before any life is lived, so that all perturbations share the key that the member goes on with: common random numbers.
     member, key = problem.split_key(member)
-    half = draw_noise(meta_params, pairs, key)
-    # Both signs of each noise: with the weights "values", whatever is even in the perturbation cancels exactly.
-    directions = jax.tree.map(lambda e: jnp.concatenate([e, -e]), half)
+    directions = draw_noise(meta_params, pairs, key)
 
-    def fitness_along(direction: PyTree) -> Array:
-        perturbed = jax.tree.map(lambda p, e: p + noise * e, meta_params, direction)
-        return fitness(*problem.live(problem.updates, *problem.enter(perturbed, member)))
+    def fitness_of_pair(direction: PyTree) -> Array:
+        def signed(sign: Any) -> Array:
+            perturbed = jax.tree.map(lambda p, e: p + sign.astype(p.dtype) * noise * e, meta_params, direction)
+            return fitness(*problem.live(problem.updates, *problem.enter(perturbed, member)))
 
-    values = jax.vmap(fitness_along)(directions)
+        return jax.vmap(signed)(SIGNS)
+
+    values = jnp.ravel(in_groups(fitness_of_pair, directions, at_once).T)
     grads = evolution_gradient(values, directions, noise, SHAPINGS[shaping])
     _, (after, metrics) = outcome(problem, meta_params, member)
     return grads, after, metrics | {"fitness": jnp.mean(values), "fitness_spread": jnp.std(values)}
+
+
+def in_groups(one: Callable[[Any], Any], inputs: Any, at_once: int) -> Any:
+    """`one` of each entry along the first axis of a tree: of all at once (0), or of so many at a time, which needs less memory."""
+    number = jax.tree.leaves(inputs)[0].shape[0]
+    if not at_once or at_once >= number:
+        return jax.vmap(one)(inputs)
+    return jax.lax.map(one, inputs, batch_size=at_once)
 
 
 def draw_noise(like: PyTree, number: int, key: Array) -> PyTree:
@@ -162,12 +178,19 @@ def centred_values(fitness: Array) -> Array:
 
 
 SHAPINGS = {"ranks": centred_ranks, "values": centred_values}
+SIGNS = np.array([1, -1], np.int8)  # of the two lives of a pair
 
 
 def evolution_gradient(fitness: Array, noise: PyTree, deviation: float, shape: Callable[[Array], Array] = centred_ranks) -> PyTree:
-    """The estimate from fitness [M] (more is better) and noise [M, ...]: a gradient to *descend*."""
+    """The estimate from fitness [M] (more is better) and noise [M, ...]: a gradient to *descend*.
+
+    Noise may be [M / 2, ...]: the second half of the fitness is then that of the opposite noise, antithetic pairs.
+    """
     # Fitness is to rise and optimisers descend, hence the sign; M counts both halves of the pairs.
-    weight = shape(fitness)
+    weight, rows = shape(fitness), jax.tree.leaves(noise)[0].shape[0]
+    if rows < fitness.shape[0]:
+        # With the weights "values", whatever is even in the perturbation cancels exactly here.
+        weight = weight[:rows] - weight[rows:]
     return jax.tree.map(lambda e: -jnp.tensordot(weight.astype(e.dtype), e, 1) / (deviation * fitness.shape[0]), noise)
 
 
@@ -187,10 +210,3 @@ ESTIMATORS: dict[str, Estimator] = {
     "evolution": evolution,
     "displacement": displacement,
 }
-
-
-def make_estimator(settings: Discovery) -> Estimator:
-    """The estimator that the settings name, with its options."""
-    if settings.estimator == "evolution":
-        return functools.partial(evolution, pairs=settings.pairs, noise=settings.noise, shaping=settings.fitness_shaping)
-    return ESTIMATORS[settings.estimator]

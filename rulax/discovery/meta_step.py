@@ -6,6 +6,7 @@ over families is written in Python.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,12 +14,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from rulax.discovery.estimators import Problem, make_estimator
+from rulax.discovery.estimators import ESTIMATORS, Estimator, Problem, evolution, in_groups
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.meta_optimiser import MetaOptimiser, norm_of_mean
 from rulax.discovery.objectives import OBJECTIVES, validation_reward
 from rulax.discovery.outer_loss import penalties
+from rulax.discovery.persistent import pes_within
 from rulax.discovery.population import Family, Member
+from rulax.discovery.settings import PERTURBING, Discovery
 from rulax.discovery.whole_life import whole_life_problem
 from rulax.discovery.window import Window, live
 from rulax.types import Array, Metrics, PyTree
@@ -70,9 +73,19 @@ def estimate(family: Family, problem: Problem[Member, Any], at_once: int = 0) ->
             after = after._replace(budget=jnp.where(jnp.isfinite(norm), after.budget, 0))
             return grads, after, metrics | {"meta_gradient_norm": norm}
 
-        return over_agents(one, members, at_once)
+        return in_groups(one, members, at_once)
 
     return estimated
+
+
+def make_estimator(settings: Discovery) -> Estimator:
+    """The estimator that the settings name, with its options."""
+    if settings.estimator not in PERTURBING:
+        return ESTIMATORS[settings.estimator]
+    chosen: dict[str, Any] = {"noise": settings.noise, "shaping": settings.fitness_shaping, "at_once": settings.pairs_at_once}
+    if settings.estimator == "pes":
+        return functools.partial(pes_within, **chosen)
+    return functools.partial(evolution, pairs=settings.pairs, **chosen)
 
 
 def optimise(optimiser: MetaOptimiser) -> Optimise:
@@ -85,14 +98,6 @@ def optimise(optimiser: MetaOptimiser) -> Optimise:
         return meta_params, state, [*({"meta_gradient_norm_of_mean": norm_of_mean(family)} for family in grads), metrics]
 
     return optimised
-
-
-def over_agents(one: Callable[[Member], Estimated], members: Member, at_once: int) -> Estimated:
-    """Map over agents: all at once, or in groups that fit into memory."""
-    agents = members.age.shape[0]
-    if not at_once or at_once >= agents:
-        return jax.vmap(one)(members)
-    return jax.lax.map(one, members, batch_size=at_once)
 
 
 def make_problem(family: Family, strategy: str) -> Problem[Member, Any]:

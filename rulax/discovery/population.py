@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from rulax.discovery.critic import CriticState, start_critic
-from rulax.discovery.settings import Discovery
+from rulax.discovery.persistent import begin_particles
+from rulax.discovery.settings import PERTURBING, Discovery
 from rulax.envs.base import Environment
 from rulax.envs.wrappers import Batched, select
 from rulax.envs.wrappers import streams as make_streams
@@ -18,7 +19,7 @@ from rulax.learning.optimisers import HORIZON
 from rulax.learning.rollout import begin
 from rulax.learning.update import Learner
 from rulax.rules.base import Recipe
-from rulax.types import Array
+from rulax.types import Array, PyTree
 
 
 class Member(NamedTuple):
@@ -29,6 +30,7 @@ class Member(NamedTuple):
     age: Array  # [] int32, updates it has lived
     budget: Array  # [] int32, updates after which it is replaced
     resets: Array  # [] int32, agents that have lived in this place, this one included
+    estimator: PyTree = ()  # what the estimator keeps of this life between windows; () for most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +45,13 @@ class Family:
     def __post_init__(self) -> None:
         if self.settings.fitness == "lifetime" and self.settings.estimator != "evolution":
             raise ValueError(
-                f"fitness lifetime needs estimator evolution: estimator {self.settings.estimator} differentiates a window, not a "
-                "whole life"
+                f"fitness lifetime needs estimator evolution: estimator {self.settings.estimator} "
+                f"{'lives' if self.settings.estimator in PERTURBING else 'differentiates'} a window, not a whole life"
             )
-        if self.settings.estimator == "evolution" and self.settings.collection == "before_window":
+        if self.settings.estimator in PERTURBING and self.settings.collection == "before_window":
             raise ValueError(
-                "estimator evolution compares what agents earn after their updates, and with collection before_window "
-                "everything is collected before them; use collection on_policy"
+                f"estimator {self.settings.estimator} compares what agents earn after their updates, and with collection "
+                "before_window everything is collected before them; use collection on_policy"
             )
         if is_prioritised(self.recipe.learning):
             # A window is lived again from its recorded batches, by functions that know nothing of a buffer.
@@ -88,7 +90,16 @@ def init_member(family: Family, key: Array) -> Member:
     replay = empty_replay(learning, family.environment, state.params, actor.memory)
     life = fill_replay(family.streams, learning, Life(state, actor, replay, key_life))
     critic = start_critic(family.settings, family.recipe.network, family.environment.observation, key_critic)
-    return Member(life, critic, jnp.int32(0), budget, jnp.int32(1))
+    return with_estimator(family, Member(life, critic, jnp.int32(0), budget, jnp.int32(1)))
+
+
+def with_estimator(family: Family, member: Member) -> Member:
+    """A fresh member with what the estimator keeps of it, if it keeps anything."""
+    if family.settings.estimator != "pes":
+        return member
+    meta_params = jax.eval_shape(family.recipe.rule.init, jax.random.key(0))
+    _, perturbed, sums = begin_particles(member, meta_params, family.settings.pairs)
+    return member._replace(estimator=(perturbed, sums))
 
 
 def draw_budget(lifetimes: tuple[int, ...], key: Array) -> Array:

@@ -7,6 +7,8 @@ from typing import Literal
 
 from rulax.settings import setting
 
+PERTURBING = ("evolution", "pes")  # the estimators that live every window in pairs of perturbed lives, beside the agent's own
+
 
 @dataclasses.dataclass(frozen=True)
 class Discovery:
@@ -23,8 +25,8 @@ class Discovery:
     collection: Literal["on_policy", "before_window"] = setting("on_policy", before="on_policy")
     """Which agent collects a window's experience: the one that each update starts from, or, for all updates and for validation, the
     one before the window (as in DeepMind's notebook; importance weights then correct the critic's estimates)."""
-    estimator: Literal["backprop", "first_order", "evolution"] = "backprop"
-    """How the meta-gradient is estimated."""
+    estimator: Literal["backprop", "first_order", "evolution", "pes"] = "backprop"
+    """How the meta-gradient is estimated; pes is evolution whose perturbed lives go on from window to window."""
     objective: Literal["policy_gradient", "bootstrap"] = "policy_gradient"
     """What a window is judged by: the policy gradient on validation experience, or the distance to its own continuation."""
     memory: Literal["auto", "plain", "remat", "mixed", "both", "segments"] = "auto"
@@ -69,11 +71,13 @@ class Discovery:
     """Experience that enters the moving averages by which advantages are normalised: all that the critic judges, or only what it
     learns from (as in the notebook, where validation leaves no trace)."""
     pairs: int = setting(4, at_least=1)
-    """Evolution: antithetic pairs per agent and meta-step."""
+    """Evolution and pes: antithetic pairs per agent and meta-step."""
+    pairs_at_once: int = setting(0, at_least=0, before=0)
+    """Evolution and pes: pairs of one agent that live at the same time; 0 means all, or what fits if memory is auto."""
     noise: float = setting(0.02, above=0)
-    """Evolution: standard deviation of the noise on the rule's parameters."""
+    """Evolution and pes: standard deviation of the noise on the rule's parameters."""
     fitness_shaping: Literal["ranks", "values"] = setting("ranks", before="ranks")
-    """Evolution: what weighs the noise, the ranks of fitness or its values."""
+    """Evolution and pes: what weighs the noise, the ranks of fitness or its values; only by values is pes without bias."""
     fitness: Literal["validation", "lifetime"] = setting("validation", before="validation")
     """Evolution: what a rule is scored by, its agent's reward after the window, or its agent's return over a whole lifetime, lived
     from beginning to end in every meta-step (the window then has no meaning)."""

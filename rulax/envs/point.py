@@ -59,6 +59,8 @@ class Box(Point):
     A step into a wall ends at it, and nothing but time ends an episode.
     """
 
+    horizon = 50
+
     def step(self, task: PointTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
         state = jnp.clip(super().step(task, state, action, key)[0], -self.span, self.span)
         reward = -jnp.sqrt(jnp.sum(jnp.square(state - task.goal)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,6 +47,7 @@ class Entry:
 _ENTRIES = (
     Entry("catch", "catch:Catch", "catch a falling ball with a paddle; +1 or -1 at the end"),
     Entry("catch/several", "catch:SeveralCatch", "two games of catch at once, a choice for each paddle in every step"),
+    Entry("key_door", "key_door:KeyDoor", "fetch a key, pass a locked door, reach the goal; +1 there and nothing before", 100),
     Entry("cartpole", "classic.cartpole:CartPole", "balance a pole on a cart, as CartPole-v1", 500),
     Entry("mountain_car", "classic.mountain_car:MountainCar", "swing up a hill with a weak engine, as MountainCar-v0", 200),
     Entry("acrobot", "classic.acrobot:Acrobot", "swing up a two-link arm, as Acrobot-v1", 500),
@@ -56,6 +58,7 @@ _ENTRIES = (
     Entry("bandit/dependent", "bandit:DependentArms", "two arms that pay with p and 1 - p; one pull"),
     Entry("bandit/informative", "bandit:InformativeArm", "one arm of ten pays 5, the eleventh tells which; one pull"),
     Entry("bandit/one-good", "bandit:OneGoodArm", "one arm pays with probability 0.9, the others with 0.1; one pull"),
+    Entry("bandit/barcode", "barcode:barcode_bandit", "ten of these that come back in random order, each under a barcode"),
     Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
     Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
     Entry("point/box", "point:box", "the same in a box with walls, by any stride; nothing but time ends an episode", 50),
@@ -100,7 +103,7 @@ VERSIONED = re.compile(r"[A-Z][\w/-]*-v\d+")  # as Gymnasium writes ids
 # Options that wrap an environment, with the functions of `tasks.py` that the first ones stand for, in the order of wrapping.
 COMBINATORS = {"tasks": "finite_set", "contexts": "recurring", "trial": "trial"}
 LASTING = {"with_noise": "noise_level", "with_skill": "skill_level"}  # functions of `lasting.py`, and the options of their level
-AROUND = ("randomise", *COMBINATORS, "processes", *LASTING, *LASTING.values(), "stack")
+AROUND = ("randomise", "with_distractors", *COMBINATORS, "processes", *LASTING, *LASTING.values(), "stack")
 
 OTHERWISE = "`rulax envs` lists all; one of your own is written file.py:Name, module:Name or module:ID"
 
@@ -128,7 +131,7 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     Some options are for any environment:
 
     * compiled ones: `tasks=16` restricts its tasks to 16, `contexts=10` shows that many in turn, `trial=4` makes trials of four
-      episodes (`tasks.py`);
+      episodes (`tasks.py`); `with_distractors=0.3` shows random pixels beside the observation (`distracted.py`);
     * host ones: `processes=2` shares out the streams of one that is made of copies, `stack=4` shows the last four images;
     * both, where there are constants to draw: `randomise="force=5:15"` (`randomised.py`), for every episode, or with the options
       above for every task;
@@ -146,6 +149,8 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
         # The combinators below draw tasks themselves, and keep one for longer than an episode.
         per_task = any(option in around for option in COMBINATORS)
         environment = randomise(environment, own.shown(name), around["randomise"], per_task)
+    if "with_distractors" in around:
+        environment = _distracted(name, environment, around["with_distractors"])
     for option in COMBINATORS:
         if option in around:
             environment = _combine(name, environment, option, around[option])
@@ -190,6 +195,17 @@ def _combine(name: str, environment: Any, option: str, number: Any) -> Environme
         )
     combine = getattr(tasks, COMBINATORS[option])
     return combine(environment, _whole(name, option, number))
+
+
+def _distracted(name: str, environment: Any, share: Any) -> Environment:
+    """Random pixels beside what an environment shows."""
+    from rulax.envs.distracted import with_distractors
+
+    read = convert_like(f"'{name}': with_distractors", 0.5, share)
+    try:
+        return with_distractors(environment, read)
+    except ValueError as error:
+        raise ValueError(f"'{name}': {error}") from error
 
 
 def _with_draw(name: str, environment: Any, option: str, size: Any, level: Any) -> Environment | HostEnvironment:
@@ -281,24 +297,34 @@ def _split(name: str) -> tuple[AdapterFamily, str]:
 
 def _make_registered(entry: Entry, options: dict[str, Any]) -> Environment:
     module, function = entry.factory.split(":")
-    environment = getattr(importlib.import_module(f"rulax.envs.{module}"), function)()
-    known = [field.name for field in dataclasses.fields(environment)] + ["limit"] * bool(entry.limit)
+    factory = getattr(importlib.import_module(f"rulax.envs.{module}"), function)
+    # A function with arguments puts several parts together: these are options as well as the fields of the outermost part.
+    arguments = inspect.signature(factory).parameters if inspect.isfunction(factory) else {}
+    defaults = {name: each.default for name, each in arguments.items()} | _fields(factory())
+    defaults |= {"limit": entry.limit} if entry.limit else {}
+    known = list(defaults)
     for option in options:
         if option not in known:
             otherwise = f"it has {', '.join(known)}" if known else "it has none"
             raise ValueError(f"'{entry.name}' has no option '{option}'{suggestion(option, known, otherwise, most=3)}")
-    defaults = {**vars(environment), "limit": entry.limit}
     # The command line and YAML give text or bare numbers; the default says which type is meant.
     options = {key: convert_like(f"'{entry.name}': {key}", defaults[key], value) for key, value in options.items()}
     limit = options.pop("limit", entry.limit)
     if limit < 0:
         raise ValueError(f"'{entry.name}': limit must not be negative, not {limit} (0 means none)")
-    environment = dataclasses.replace(environment, **options)
+    environment = factory(**{name: value for name, value in options.items() if name in arguments})
+    environment = dataclasses.replace(environment, **{name: value for name, value in options.items() if name not in arguments})
     if not limit:
         return environment
     from rulax.envs.wrappers import TimeLimit
 
     return TimeLimit(environment, limit)
+
+
+def _fields(environment: Any) -> dict[str, Any]:
+    """The fields of a dataclass that can be options, with their values: neither a part inside, nor what `make` takes itself."""
+    values = {field.name: getattr(environment, field.name) for field in dataclasses.fields(environment)}
+    return {name: value for name, value in values.items() if name not in AROUND and not hasattr(value, "num_actions")}
 
 
 def _gymnasium_knows(environment_id: str) -> bool:

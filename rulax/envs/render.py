@@ -21,7 +21,9 @@ from rulax.envs.classic.acrobot import Acrobot
 from rulax.envs.classic.cartpole import CartPole
 from rulax.envs.classic.mountain_car import MountainCar
 from rulax.envs.classic.pendulum import Pendulum
+from rulax.envs.distracted import Distracted
 from rulax.envs.gridworld import GridState, GridTask, GridWorld
+from rulax.envs.key_door import KeyDoor, KeyDoorState, KeyDoorTask
 from rulax.envs.lasting import Lasting
 from rulax.envs.point import Box, Point, PointTask
 from rulax.envs.tasks import EachEpisode, FiniteSet, Mutable, Randomised, Recurring, Trial, WithReward
@@ -77,7 +79,7 @@ def inside(environment: Any, task: PyTree, state: PyTree) -> tuple[Any, PyTree, 
             environment, task, state = environment.environment, state.task, state.env_state
         elif isinstance(environment, Recurring):
             environment, task, state = environment.environment, environment._task(state), state.env_state
-        elif isinstance(environment, Binned | MoreActions | Randomised | WithReward | FiniteSet | Mutable):
+        elif isinstance(environment, Binned | MoreActions | Distracted | Randomised | WithReward | FiniteSet | Mutable):
             environment = environment.environment
         else:
             break
@@ -184,6 +186,15 @@ def draw_grid(environment: GridWorld, task: GridTask, state: GridState) -> np.nd
     return board(environment.height, environment.width, squares, {cell(state.agent): BLUE})
 
 
+def draw_key_door(environment: KeyDoor, task: KeyDoorTask, state: KeyDoorState) -> np.ndarray:
+    """The wall in grey, the locked door in red, the key in amber, the goal in green, the agent as a blue disc."""
+    cell = lambda number: (int(number) // environment.size, int(number) % environment.size)  # noqa: E731
+    squares = {(row, environment.wall): WALL for row in range(environment.size)} | {cell(task.goal): GREEN}
+    squares |= {(int(task.door), environment.wall): PAPER if state.has_key else RED}
+    squares |= {} if state.has_key else {cell(task.key): AMBER}
+    return board(environment.size, environment.size, squares, {cell(state.agent): BLUE})
+
+
 def draw_chain(environment: DelayedChain, task: ChainTask, state: ChainState) -> np.ndarray:
     """Two branches; the end of the good one is green, that of the other red."""
     length, correct = int(task.length), int(task.correct)
@@ -264,6 +275,7 @@ OWN: dict[type, Callable[..., np.ndarray]] = {
     Catch: draw_catch,
     SeveralCatch: draw_several,
     GridWorld: draw_grid,
+    KeyDoor: draw_key_door,
     DelayedChain: draw_chain,
     Point: draw_point,
     Box: draw_point,

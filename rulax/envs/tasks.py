@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from rulax.envs.base import Environment, Transition
+from rulax.envs.base import Around, Environment, Transition
 from rulax.envs.ranges import Union, at, ranges_of
 from rulax.envs.wrappers import Wrapped, as_vector, beside, select, vector_size
 from rulax.errors import UserError, suggestion
@@ -78,6 +78,7 @@ class Trial(Wrapped):
             )
 
     real_dimensions = 0  # type: ignore[assignment]  # the action that an observation shows is a choice
+    one_task = True  # type: ignore[assignment]  # from outside: those of the environment are drawn in here
 
     @property
     def observation(self) -> jax.ShapeDtypeStruct:  # type: ignore[override]
@@ -166,11 +167,17 @@ class Recurring(Wrapped):
     Observations become dictionaries, with the barcode as "context"; what the environment showed is in "observation" (a dictionary
     gets one more entry). The order is random; every meeting is an episode. After all of them an epoch is over: new tasks with new
     barcodes are drawn, and the next episode starts with `Level.TRIAL`.
+
+    Streams that start together stay together: all contexts are new to all of them at once, and later none is to any. `staggered`
+    shortens the first epoch of each stream by a random number of repeats, so that later ones start at different times.
     """
 
     contexts: int = 10
     repeats: int = 10
     bits: int = 10
+    staggered: bool = False
+
+    one_task = True  # type: ignore[assignment]  # from outside: those of the environment are drawn in here
 
     def __post_init__(self) -> None:
         if self.contexts < 1 or self.repeats < 1 or 2**self.bits < self.contexts:
@@ -188,17 +195,24 @@ class Recurring(Wrapped):
         return ()
 
     def reset(self, task: PyTree, key: Array) -> tuple[RecurringState, PyTree]:
+        if not self.staggered:
+            return self._begin(key, self.repeats)
+        key_repeats, key_begin = jax.random.split(key)
+        return self._begin(key_begin, jax.random.randint(key_repeats, (), 1, self.repeats + 1))
+
+    def _begin(self, key: Array, repeats: int | Array) -> tuple[RecurringState, PyTree]:
+        """Start an epoch in which each context is met so many times."""
         key_tasks, key_codes, key_meet = jax.random.split(key, 3)
         tasks = jax.vmap(self.environment.sample_task)(jax.random.split(key_tasks, self.contexts))
         # Different numbers have different barcodes: two contexts that look alike could not be told apart.
         numbers = distinct(key_codes, 2**self.bits, self.contexts)
         barcodes = ((numbers[:, None] >> jnp.arange(self.bits)) & 1).astype(jnp.float32)
-        left = jnp.full(self.contexts, self.repeats, jnp.int32)
+        left = jnp.full(self.contexts, repeats, jnp.int32)
         # The last two are placeholders that `_meet` fills in.
         return self._meet(RecurringState(tasks, barcodes, left, jnp.int32(0), ()), key_meet)
 
     def next_episode(self, task: PyTree, state: RecurringState, key: Array) -> tuple[RecurringState, PyTree]:
-        return select(self._is_last(state), self.reset(task, key), self._meet(state, key))
+        return select(self._is_last(state), self._begin(key, self.repeats), self._meet(state, key))
 
     def next_level(self, task: PyTree, state: RecurringState) -> Array:
         return jnp.where(self._is_last(state), Level.TRIAL, Level.EPISODE)
@@ -231,6 +245,15 @@ class Recurring(Wrapped):
 
     def _show(self, state: RecurringState, observation: PyTree) -> dict[str, PyTree]:
         return beside(observation, "context", state.barcodes[state.context])
+
+
+def draws_tasks(environment: Any) -> bool:
+    """Whether an environment draws tasks by itself while it runs, so that none can be given to it: a `Trial`, or `Recurring`."""
+    while not isinstance(environment, Trial | Recurring):
+        if not isinstance(environment, Around):
+            return False
+        environment = environment.environment
+    return True
 
 
 def distinct(key: Array, limit: int, number: int) -> Array:

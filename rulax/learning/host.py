@@ -170,7 +170,8 @@ class HostTrainer(BaseTrainer):
             acted = self._act(params, state.life.actor, state.life.key)
             self._learning = (self._thread.submit(self._learn, state.life.learner_state, acted), acted)
         learning, acted = self._learning
-        last = int(state.iteration) + 1 >= self.total_iterations
+        made = int(state.iteration) + 1
+        last = made >= self.total_iterations or self.pause_at(made)  # where agents may be changed, nothing of theirs is on its way
         # Acting comes before `result`, which waits. `params` act even if the update is done by now: timing must not change a run.
         following = None if last else self._act(params, acted.actor, acted.keys.life)
         state, metrics = self._concluded(state, acted, learning.result())

@@ -15,6 +15,7 @@ from rulax.agents import Agent, make_agent
 from rulax.agents.base import write
 from rulax.agents.episodic import EpisodicAgent
 from rulax.agents.normalising import normalising
+from rulax.agents.worst import learning_from_worst
 from rulax.envs.base import Environment, Episode, HostEnvironment, Streams
 from rulax.learning import replay as ring
 from rulax.learning.optimisers import make_optimiser
@@ -115,8 +116,15 @@ def init_agent(
     scaled = learning.normalise_rewards or learning.reward_scale != 1 or "reward_scale" in hyperparameters
     if scaled and isinstance(agent, EpisodicAgent):
         raise ValueError("tables hold returns as the environment pays them: leave --normalise-rewards and --reward-scale out")
+    if learning.worst < 1 and (isinstance(agent, EpisodicAgent) or recipe.rule.priority):
+        raise ValueError(
+            "worst picks the episodes that a policy's gradient is a mean of; rules that learn the value of every action (dqn, "
+            "q_learning, mfec, nec) would only learn a wrong mean: leave it out, or train by ppo or another rule"
+        )
     normalised = learning.normalise_observations, learning.normalise_rewards
     agent = normalising(agent, environment.observation, learning.streams, *normalised)
+    # Outermost: what is normalised is everything that happened.
+    agent = learning_from_worst(agent, learning.worst, learning.worst_after)
     return init_learner_state(learner, agent, key_rule, hyperparameters)
 
 

@@ -123,6 +123,7 @@ def explore(
     chosen: Array | bool = True,
     names: tuple[str, ...] = (),
     factors: tuple[float, ...] = FACTORS,
+    fractions: Collection[str] = FRACTIONS,
 ) -> dict[str, Array]:
     """Multiply hyper-parameters by random factors, drawn for each agent and each name by itself.
 
@@ -131,13 +132,14 @@ def explore(
         key: one key; equal keys give equal factors.
         chosen: [K], the agents that are perturbed.
         names: which hyper-parameters are perturbed; none named means all.
-        factors: what is drawn from, with equal probability. Of a fraction f (`FRACTIONS`) the odds f / (1 - f) are multiplied,
-            so that it stays between 0 and 1 and the time over which it averages changes by about the factor.
+        factors: what is drawn from, with equal probability.
+        fractions: names of those that lie between 0 and 1. Of a fraction f the odds f / (1 - f) are multiplied, so that it stays
+            there and the time over which it averages changes by about the factor.
     """
     drawn = draw_factors(hyperparameters, key, chosen, names, factors)
 
     def one(name: str, value: Array) -> Array:
-        if name in FRACTIONS:
+        if name in fractions:
             # f' / (1 - f') = d f / (1 - f), solved for f' without a division that fails at f = 1.
             return drawn[name] * value / (1 + (drawn[name] - 1) * value)
         return drawn[name] * value

@@ -11,7 +11,7 @@ import abc
 import dataclasses
 import functools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -82,6 +82,8 @@ class Trainer(Protocol):
     steps_per_iteration: int  # environment steps of one agent
     total_iterations: int
     warm_iterations: int  # iterations at the start in which replay buffers are filled and nothing is learned
+    # (iterations made) -> whether the agents may be changed then: no unroll is on its way when `advance` ends there.
+    pause_at: Callable[[int], bool]
 
     @property
     def environment(self) -> Environment | HostEnvironment:
@@ -176,6 +178,7 @@ class BaseTrainer(abc.ABC):
         # with a leading axis [K] (one per agent). The first chunk decides which.
         self.rule_params = recipe.rule.init(jax.random.key(config.rule_seed))
         self._ranks = jax.tree.map(jnp.ndim, self.rule_params)
+        self.pause_at: Callable[[int], bool] = lambda iteration: False
 
     @property
     def last_failure(self) -> str:

@@ -15,7 +15,10 @@ METHODS = {
     "meta_gradient": "the discount and the trace of a rule, learned within one lifetime (Xu et al. 2018)",
     "hochreiter": "an LSTM that learns functions while its weights stay fixed (Hochreiter et al. 2001)",
     "diayn": "skills without a reward, each recognisable by where it goes (Eysenbach et al. 2018)",
+    "unsupervised": "tasks that an environment makes of itself, for MAML and for RL² (Gupta et al. 2018)",
     "domain_randomisation": "one policy for a range of dynamics, drawn for every episode (Packer et al. 2018)",
+    "episodic_control": "tables of what followed, so that one good episode is enough (Blundell et al. 2016; Pritzel et al. 2017)",
+    "pbt": "agents that learn side by side; bad ones go on as copies of good ones, with other settings (Jaderberg et al. 2017)",
     "plain": "Disco103 as a plain learner in the same environments: no memory, no meta-training, only its updates",
 }
 

@@ -24,6 +24,7 @@ from rulax.rules.base import Recipe
 from rulax.types import Array, Level, PyTree
 
 Version = Literal["D", "R", "E"]
+Criterion = Callable[[Array, Array, Array], Array]  # see `Domain`
 LIMIT = 200  # steps of an episode, in all four environments
 UPRIGHT = jnp.pi / 3  # how far from vertical a pendulum may be
 # What each test is called: trained in the first, tested in the second.
@@ -41,7 +42,7 @@ class Domain:
     environment: Environment
     ranges: Mapping[str, Any]  # R
     beyond: Mapping[str, Any]  # E
-    succeeded: Callable[[Array, Array, Array], Array]
+    succeeded: Criterion
     upright: Callable[[PyTree], Array] = lambda state: jnp.bool_(False)  # of a state
 
     def version(self, version: Version) -> Environment:
@@ -55,7 +56,7 @@ def held_up(lengths: Array, arrived: Array, upright: Array) -> Array:
     return lengths >= 195
 
 
-def arrived_within(steps: int) -> Callable[[Array, Array, Array], Array]:
+def arrived_within(steps: int) -> Criterion:
     """MountainCar and Acrobot: at the goal after at most so many steps."""
     return lambda lengths, arrived, upright: arrived & (lengths <= steps)
 
@@ -74,15 +75,24 @@ def make_trainer(domain: Domain, version: Version, recipe: Recipe, steps: int) -
 
 def successes(domain: Domain, version: Version, agent: Agent, key: Array, episodes: int, greedy: bool | Array) -> Array:
     """Whether each of N test episodes, each with constants of its own, was a success: bool [N]. The agent learns nothing."""
-    environment = domain.version(version)
+    environment, (key_tasks, key_play) = domain.version(version), jax.random.split(key)
+    draw = environment.sample_task if version != "D" else lambda key: environment.default_task()
+    return play(domain, jax.vmap(draw)(jax.random.split(key_tasks, episodes)), agent, key_play, greedy)
 
-    def begin(key: Array) -> tuple[PyTree, PyTree, PyTree]:
-        key_task, key_env = jax.random.split(key)
-        task = environment.sample_task(key_task) if version != "D" else environment.default_task()
-        return task, *environment.reset(task, key_env)
 
+def play(domain: Domain, tasks: PyTree, agent: Agent, key: Array, greedy: bool | Array) -> Array:
+    """Whether an episode with each of N given constants was a success: bool [N].
+
+    Args:
+        domain: the environment and what counts as success.
+        tasks: the constants, leaves [N].
+        agent: acts in all of them side by side.
+        key: randomness of starts and actions.
+        greedy: whether it takes the most likely actions.
+    """
+    environment, episodes = domain.environment, len(jax.tree.leaves(tasks)[0])
     key_begin, key_steps = jax.random.split(key)
-    task, state, observation = jax.vmap(begin)(jax.random.split(key_begin, episodes))
+    state, observation = jax.vmap(environment.reset)(tasks, jax.random.split(key_begin, episodes))
 
     def step(carry: Any, number: Array) -> tuple[Any, None]:
         state, observation, memory, over, lengths, upright = carry
@@ -90,7 +100,7 @@ def successes(domain: Domain, version: Version, agent: Agent, key: Array, episod
         first = jnp.full(episodes, jnp.where(number == 0, Level.LIFE, Level.NOTHING), jnp.int8)
         policy, memory = agent.act(observation, first, memory)
         action = choose(agent, key_action, policy, greedy)
-        state, transition = jax.vmap(environment.step)(task, state, action, jax.random.split(key_env, episodes))
+        state, transition = jax.vmap(environment.step)(tasks, state, action, jax.random.split(key_env, episodes))
         # What happens after the end of an episode is computed, and not counted.
         counted = jnp.where(jax.vmap(domain.upright)(state), upright + 1, 0)
         upright = jnp.where(over, upright, counted)

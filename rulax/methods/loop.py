@@ -1,4 +1,4 @@
-"""Repeats a pure step for about a second at a time: the `advance` of methods that do not use a `Trainer`."""
+"""What `advance` of a seed does: about a second of a `Trainer`, or of a pure step where there is none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from rulax.learning.train import CHUNK_SECONDS
+from rulax.learning.train import CHUNK_SECONDS, Trainer, TrainState
+from rulax.methods.base import Progress
 from rulax.types import Array, Metrics, PyTree, strong
+
+
+def advance_trainer(trainer: Trainer, state: TrainState) -> tuple[TrainState, Progress]:
+    """The next state, and how far it has come; its value is the mean return of the training episodes that ended on the way."""
+    state, metrics = trainer.advance(state)
+    updates = int(state.iteration)
+    value = float(metrics["episode_return"].sum() / max(metrics["episodes"].sum(), 1))
+    return state, Progress(updates / trainer.total_iterations, updates, trainer.steps(state), value)
 
 
 class Loop:

@@ -1,7 +1,7 @@
 """RL²: a recurrent policy, trained by ordinary reinforcement learning on whole trials, learns within a trial by remembering.
 
     x_t = (observation, previous action, its reward, whether it ended an episode)
-    h_t = GRU(h_{t-1}, x_t),   policy = softmax(W h_t)
+    h_t = core(h_{t-1}, x_t), a GRU or another of agents/cores.py,   policy = softmax(W h_t)
 
 A trial is several episodes of one task. The memory survives the end of an episode and is cleared at the end of a trial; PPO
 maximises the reward of the whole trial, so exploring early pays if it brings more reward later (Duan et al. 2016; Wang et al.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -41,7 +41,9 @@ class RL2:
     streams: int = 512  # trials per update
     episodes: int = 1  # per trial
     clock: bool = False  # whether the observation includes how much of the trial is over
-    memory: int = 64
+    core: Literal["gru", "lstm", "associative"] = "gru"  # the kind of memory, see `agents/cores.py`
+    memory: int = 64  # its width
+    rows: int = 16  # width of the addresses of the core "associative"
     discount: float = 0.99
     trace: float = 0.9
     learning_rate: float = 5e-3
@@ -67,7 +69,7 @@ class RL2:
             adam_eps=1e-5,
         )
         # Cleared between trials only: what one episode found out has to serve the next.
-        network = Network(hidden=(self.memory,), core="gru", core_size=self.memory, memory_level="trial")
+        network = Network(hidden=(self.memory,), core=self.core, core_size=self.memory, core_rows=self.rows, memory_level="trial")
         return Recipe(rule, learning, network)
 
 

@@ -22,8 +22,8 @@ from rulax.files import safetensors_metadata
 from rulax.records import checkpoint
 from rulax.records.earlier import before
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
+from rulax.rules.kinds import kind_in
 from rulax.rules.registry import RULES, STORED, make_rule
-from rulax.rules.rule_files import KIND as RULE_KIND
 from rulax.settings import Learning, Network, check_bounds
 from rulax.text import convert
 from rulax.types import Head, PyTree
@@ -112,7 +112,7 @@ def read(path: str | Path) -> tuple[Description, dict[str, np.ndarray]]:
 
 def other_kind(metadata: Mapping[str, str], path: Path) -> str:
     """The end of a sentence about a file that holds tensors, but no agent."""
-    if metadata.get("kind") == RULE_KIND:
+    if kind_in(metadata):
         return f"holds a rule, not an agent; train one with it: rulax train catch --rule {path}"
     if "rulax" in metadata:
         return f"is the checkpoint of a run; give the run's folder instead: {path.parent}"

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from rulax.evaluation.skill_words import SKILL_NOTE
-from rulax.own import shown
+from rulax.own import shown, shown_with
 from rulax.records import folder as folders
+from rulax.records.population import best_member, read_turns
 from rulax.records.rows import Row, final_returns, read_lines
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, Line, Picture, Table
 from rulax.report.html import number
 from rulax.report.page import Page, write_page
 from rulax.report.plot import carry_forward, seed_mean
+from rulax.report.population_plot import population_block
 from rulax.text import count, duration, plural
 
 EVALUATIONS = {"evaluation, greedy": "evaluation_greedy_return", "evaluation, as in training": "evaluation_sampled_return"}
@@ -34,16 +36,21 @@ def train_page(folder: Path) -> Page:
     """The page of a run folder as it is now."""
     record = folders.read_config(folder)
     settings = record["settings"]
-    seeds = settings["seeds"]
+    seeds, unit = settings["seeds"], "member" if settings.get("population") else "seed"
     # From the folder and not from the run in memory, so that the page of a killed run can be made in the same way.
     rows, broken = read_lines(folder, lambda row: is_whole(row, seeds))
-    title = f"{shown(settings['env'])} · {shown(settings['rule'])}"
+    env, rule = (shown_with(settings[part], settings.get(f"{part}_options") or {}) for part in ("env", "rule"))
+    title = f"{env} · {rule}"
     made = rows[-1]["step"] if rows else 0
     summary = parts.current_summary(folder, made, settings["steps"])
-    subtitle = f"{plural(seeds, 'seed')}, {made:,} environment steps each"
-    seen = animation(folder, shown(settings["env"]))
+    subtitle = f"{plural(seeds, unit)}, {made:,} environment steps each"
+    final = final_returns(rows)
+    turns = read_turns(folder) if unit == "member" else []
+    best = best_member(final)
+    seen = population_block(turns, best, made)
+    seen += animation(folder, shown(settings["env"]), "The best member" if turns else "The first seed's agent")
     seen += skill_blocks(folder, summary)
-    blocks = [*parts.broken_lines(broken, folders.METRICS), *results(rows, seeds, summary, seen)]
+    blocks = [*parts.broken_lines(broken, folders.METRICS), *results(rows, seeds, unit, summary, seen)]
     blocks.append(commands(folder, record, bool(summary.get("finished"))))
     episodes = sum(row["episodes"] for row in rows)
     seconds = summary.get("seconds") or (rows[-1]["seconds"] if rows else None)
@@ -58,10 +65,10 @@ def is_whole(row: Row, seeds: int) -> bool:
     return all(isinstance(value, list) and len(value) == seeds for value in values) and "episodes" in row and "seconds" in row
 
 
-def animation(folder: Path, env: str) -> list[Block]:
+def animation(folder: Path, env: str, who: str) -> list[Block]:
     """What was learned, as one sees it, if the folder holds a film of it."""
     source = parts.data_url(folder / folders.FILM)
-    words = f"The first seed's agent in {env}, by its most likely actions, at the end of this run."
+    words = f"{who} in {env}, by its most likely actions, at the end of this run."
     return [Picture("What it learned", source, words, f"{words} More: rulax play {parts.quoted(folder)}")] if source else []
 
 
@@ -82,33 +89,33 @@ def skill_blocks(folder: Path, summary: dict[str, Any]) -> list[Block]:
     return [*picture, Table("Skills", columns, table, f"{SKILL_NOTE[0].upper()}{SKILL_NOTE[1:]}.")]
 
 
-def results(rows: list[Row], seeds: int, summary: dict[str, Any], seen: list[Block]) -> list[Block]:
+def results(rows: list[Row], seeds: int, unit: str, summary: dict[str, Any], seen: list[Block]) -> list[Block]:
     """The results: the numbers at the top, the curve, an episode, the other metrics, the seeds."""
     returns = np.array([row["return_per_seed"] for row in rows], dtype=object).astype(np.float64).reshape(-1, seeds)
     final = final_returns(rows)
     return [
-        Facts(facts(rows, final, seeds, summary)),
-        learning_curve(np.array([row["step"] for row in rows]), returns, evaluation_lines(rows)),
+        Facts(facts(rows, final, seeds, unit, summary)),
+        learning_curve(np.array([row["step"] for row in rows]), returns, evaluation_lines(rows), unit),
         *seen,
-        *parts.metric_panels("What else was measured", rows, FIRST, NO_PANEL, "steps", line_name(seeds), METRICS_NOTE),
-        seed_table(rows, returns, final),
+        *parts.metric_panels("What else was measured", rows, FIRST, NO_PANEL, "steps", line_name(seeds, unit), METRICS_NOTE),
+        seed_table(rows, returns, final, unit),
     ]
 
 
-def facts(rows: list[Row], final: list[float | None], seeds: int, summary: dict[str, Any]) -> list[Fact]:
+def facts(rows: list[Row], final: list[float | None], seeds: int, unit: str, summary: dict[str, Any]) -> list[Fact]:
     """The strip of numbers."""
     known = [value for value in final if value is not None]
     spread = ""
     if len(known) > 1:
         low, high = number(min(known)), number(max(known))
-        spread = "the same in all seeds; " if low == high else f"{low} to {high} over seeds; "
+        spread = f"the same in all {unit}s; " if low == high else f"{low} to {high} over {unit}s; "
     mean = number(sum(known) / len(known)) if known else "–"
     made = rows[-1]["step"] if rows else 0
     seconds = summary.get("seconds") or (rows[-1]["seconds"] if rows else None)
     return [
         Fact("final return", mean, f"{spread}training episodes in the last tenth of the steps"),
         *evaluation_facts(rows),
-        Fact("environment steps", count(made * seeds), f"{count(made)} for each seed" if seeds > 1 else ""),
+        Fact("environment steps", count(made * seeds), f"{count(made)} for each {unit}" if seeds > 1 else ""),
         Fact("time", duration(seconds), f"{count(made * seeds / seconds)} steps per second, all included" if seconds else ""),
         parts.core_hours_fact(summary.get("cpu_seconds")),
     ]
@@ -136,39 +143,41 @@ def evaluation_lines(rows: list[Row]) -> list[Line]:
     return [Line(name, [step for step, _ in points], [value for _, value in points]) for name, points in evaluations(rows).items()]
 
 
-def learning_curve(steps: np.ndarray, returns: np.ndarray, evaluated: list[Line]) -> Curves:
+def learning_curve(steps: np.ndarray, returns: np.ndarray, evaluated: list[Line], unit: str) -> Curves:
     """Mean over seeds with its band, each seed faintly; evaluations beside it."""
     seeds = returns.shape[1]
     known = np.isfinite(returns).any(-1)
     # Points at which no episode ended in any seed would draw a flat piece that nobody measured.
     steps, returns = steps[known], carry_forward(returns)[known]
-    name = line_name(seeds)
+    name = line_name(seeds, unit)
     low, high, what = parts.seed_band(returns) if len(steps) else (np.zeros(0), np.zeros(0), "")
     lines = [Line(name, steps.tolist(), seed_mean(returns).tolist(), low.tolist(), high.tolist())]
+    if unit != "seed":
+        what = what.replace(" seeds", f" {unit}s")
     if 1 < seeds <= MOST_FAINT:
         lines += [Line(name, steps.tolist(), returns[:, seed].tolist(), style="faint") for seed in range(seeds)]
-        what += " Thin lines are the seeds."
+        what += f" Thin lines are the {unit}s."
     what = f"Return of training episodes, as they ended, with actions drawn at random from the policy. {what}"
     if evaluated:
         what += " Evaluations are separate episodes, from which nothing is learned: by the most likely actions, and as in training."
-    return Curves("Learning curve", "environment steps per seed", "episode return", [*lines, *evaluated], what, log="x")
+    return Curves("Learning curve", f"environment steps per {unit}", "episode return", [*lines, *evaluated], what, log="x")
 
 
-def line_name(seeds: int) -> str:
+def line_name(seeds: int, unit: str) -> str:
     """What every line of the page is."""
-    return f"training, mean of {seeds} seeds" if seeds > 1 else "training, one seed"
+    return f"training, mean of {seeds} {unit}s" if seeds > 1 else "training, one seed"
 
 
-def seed_table(rows: list[Row], returns: np.ndarray, final: list[float | None]) -> Table:
+def seed_table(rows: list[Row], returns: np.ndarray, final: list[float | None], unit: str) -> Table:
     """One row for each seed."""
     table: list[list[Any]] = []
     for seed in range(returns.shape[1]):
         values = returns[:, seed][np.isfinite(returns[:, seed])]
         episodes = sum(row["episodes_per_seed"][seed] for row in rows)
         best = float(values.max()) if len(values) else None
-        table.append([f"seed {seed}", final[seed] if final else None, best, episodes])
+        table.append([f"{unit} {seed}", final[seed] if final else None, best, episodes])
     note = "Final return: mean over training episodes in the last tenth of the steps. Best point: a lucky one of the curve."
-    return Table("Seeds", ["seed", "final return", "best point", "episodes"], table, note)
+    return Table(f"{unit.capitalize()}s", [unit, "final return", "best point", "episodes"], table, note)
 
 
 def commands(folder: Path, record: dict[str, Any], finished: bool) -> Commands:
@@ -181,6 +190,9 @@ def commands(folder: Path, record: dict[str, Any], finished: bool) -> Commands:
         lines.append((f"rulax train --preset {where}/config.json", "The same run again, with exactly these settings"))
         lines.append((f"rulax train --resume {where}{more}", "Train on" if finished else "Go on where it stopped"))
         lines.append((f"rulax play {where}", "Watch the agent"))
+        if settings.get("population"):
+            line = f"rulax train {settings['env']} --rule {settings['rule']} --schedule {where}/{folders.SCHEDULE}"
+            lines.append((line, "Train other agents by the schedule that was found"))
         lines.append((f"rulax evaluate {where}", "What it earns in separate episodes, with intervals"))
     lines.append((f"run = rulax.load({str(folder)!r})", "In Python: run.returns, run.agent.act(observation)"))
     return parts.commands("Commands", lines)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from rulax.rules.base import UpdateRule, no_params, no_state
 from rulax.rules.linear_baseline import fitted_values
-from rulax.rules.ppo import clipped_surrogate
+from rulax.rules.ppo import clip_drift
 from rulax.types import Head
 from rulax.values.normalisation import masked_mean, standardise
 from rulax.values.policies import entropy, log_probability
@@ -47,7 +47,7 @@ def likelihood_ratio(discount: float = 0.99, clip: float | None = None, standard
         del rule_params
         log_ratio = log_probability(taken["policy"], experience.action) - log_probability(experience.behaviour, experience.action)
         ratio, advantage = jnp.exp(log_ratio), targets["advantage"]
-        gain = ratio * advantage if clip is None else clipped_surrogate(ratio, advantage, clip)
+        gain = ratio * advantage - (0 if clip is None else clip_drift(log_ratio, advantage, clip))
         metrics = {"entropy": entropy(taken["policy"]), "kl": ratio - 1 - log_ratio}
         return -gain, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 

@@ -1,16 +1,15 @@
-"""Proximal policy optimisation: several gradient steps on the same experience, without moving the policy far."""
+"""Proximal policy optimisation: several gradient steps on the same experience, until the ratio leaves an interval around 1."""
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
-from rulax.rules.base import UpdateRule, no_params, no_state, policy_and_value
+from rulax.rules.base import UpdateRule
+from rulax.rules.drift import proximal
 from rulax.settings import Fraction, Learning, Network
-from rulax.types import now
-from rulax.values.normalisation import masked_mean, standardise
-from rulax.values.policies import entropy, log_probability
-from rulax.values.returns import generalised_advantages, over_streams
-from rulax.values.two_hot import SMALL_BINS, Bins, expected_value, value_loss
+from rulax.types import Array
+from rulax.values.two_hot import SMALL_BINS, Bins
 
 LEARNING = Learning(
     streams=64,
@@ -36,12 +35,9 @@ def ppo(
 ) -> UpdateRule:
     """PPO with a clipped surrogate (Schulman et al. 2017, eq. 7 and 9).
 
-    A_t = generalised advantages, standardised over the batch;  G_t = A_t + V_t before standardising
     loss = -min(ratio A_t, clip(ratio, 1 +- clip) A_t) + value_cost CE(two-hot of G_t, V) - entropy_cost H(pi),  ratio = pi / mu
 
-    Advantages are computed once per batch; the learner then takes `epochs` x `minibatches` steps. The value is two-hot, so that its
-    gradient does not grow with the scale of returns: policy and value share a torso, and the squared error of returns in the
-    hundreds would drown the policy's gradient (docs/results/learning.md).
+    A_t, G_t and all but the clip are those of every proximal rule (rules/drift.py).
 
     Args:
         discount: of the value.
@@ -52,39 +48,23 @@ def ppo(
         bins: of the two-hot value.
     """
 
-    def targets(rule_params, rule_state, batch):
+    def drift(rule_params, log_ratio, advantage):
         del rule_params
-        experience, values = batch.experience, expected_value(batch.online["value"], bins)
-        arrays = (experience.reward, discount * experience.discount, values, experience.valid)
-        advantages = over_streams(generalised_advantages, *arrays, trace=trace)
-        # Before standardising: the critic predicts returns in the units of the reward.
-        returns = advantages + now(values)
-        metrics = {"advantage": masked_mean(advantages, experience.valid), "return": masked_mean(returns, experience.valid)}
-        # Over the whole batch, since targets are made once, before minibatches are drawn.
-        standard = standardise(advantages, experience.valid)
-        return {"advantage": standard, "return": returns}, rule_state, metrics
+        return clip_drift(log_ratio, advantage, clip)
 
-    def loss(rule_params, taken, targets, experience):
-        del rule_params
-        log_ratio = log_probability(taken["policy"], experience.action) - log_probability(experience.behaviour, experience.action)
-        ratio = jnp.exp(log_ratio)
-        policy_loss = -clipped_surrogate(ratio, targets["advantage"], clip)
-        critic_loss = value_loss(taken["value"], targets["return"], bins)
-        randomness = entropy(taken["policy"])
-        metrics = {
-            "policy_loss": policy_loss,
-            "value_loss": critic_loss,
-            "entropy": randomness,
-            "clip_fraction": (jnp.abs(ratio - 1) > clip).astype(ratio.dtype),
-            "kl": ratio - 1 - log_ratio,  # unbiased and never negative (Schulman 2020, "Approximating KL divergence")
-        }
-        metrics = {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
-        return policy_loss + value_cost * critic_loss - entropy_cost * randomness, metrics
+    def report(log_ratio):
+        return {"clip_fraction": (jnp.abs(jnp.exp(log_ratio) - 1) > clip).astype(log_ratio.dtype)}
 
-    return UpdateRule(policy_and_value(bins.number), no_params, no_state, targets, loss)
+    return proximal(
+        drift, discount=discount, trace=trace, entropy_cost=entropy_cost, value_cost=value_cost, bins=bins, report=report
+    )
 
 
-def clipped_surrogate(ratio, advantage, clip):
-    """min(ratio A, clip(ratio, 1 - clip, 1 + clip) A), elementwise: nothing is gained by moving further than `clip` towards A."""
-    # The minimum is pessimistic: a ratio that has moved the wrong way keeps its full gradient.
-    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+def clip_drift(log_ratio: Array, advantage: Array, clip: float) -> Array:
+    """PPO's clip as a drift, elementwise: relu((ratio - clip(ratio, 1 - clip, 1 + clip)) A).
+
+    ratio A minus this is min(ratio A, clip(ratio) A): nothing is gained by moving further than `clip` towards A.
+    """
+    ratio = jnp.exp(log_ratio)
+    # The relu makes it pessimistic: a ratio that has moved the wrong way has no drift, and keeps its full gradient.
+    return jax.nn.relu((ratio - jnp.clip(ratio, 1 - clip, 1 + clip)) * advantage)

@@ -1,6 +1,8 @@
 """Rule files: a discovered rule on disk, ours (.safetensors) or the reference's (.npz), and the published rule Disco103.
 
-    file -> tensors by our readable paths -> `MetaNetwork` -> rule
+    file -> tensors by our readable paths -> `rule_params`, such as a `MetaNetwork` -> rule
+
+What a rule of each kind is made of is in rules/kinds.py; the reference's format holds meta-networks only.
 
 Files are not trusted: nothing is unpickled, and every shape is compared with what the sizes require before it is used.
 """
@@ -19,17 +21,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.files import cache_folder, write_atomically
-from rulax.metanet.network import MetaNetwork
-from rulax.metanet.sizes import Constants, Sizes
+from rulax.metanet.sizes import Sizes
 from rulax.rules import rule_files, rule_settings
 from rulax.rules.ablations import ablate
 from rulax.rules.base import UpdateRule
 from rulax.rules.disco import LEARNING as LEARNING
 from rulax.rules.disco import NETWORK as NETWORK
-from rulax.rules.disco import disco
 from rulax.rules.haiku_names import from_haiku, shapes_in_haiku, sizes_from_haiku, to_haiku
+from rulax.rules.kinds import KINDS, kind_of
 from rulax.rules.registry import DISCO103_FILE as FILE_NAME
-from rulax.rules.registry import EMBEDDED
+from rulax.rules.registry import EMBEDDED, maker_of
 from rulax.rules.registry import find_disco103 as find_disco103
 from rulax.rules.rule_files import RuleFileError
 from rulax.rules.rule_settings import RuleSettings
@@ -47,15 +48,15 @@ DISCO103_ABOUT = {
     # docs/results/disco103.md).
     rule_settings.KEY: '{"network": {"value_init": "zero"}}',
 }
-UNKNOWN = RuleSettings(LEARNING, NETWORK)  # for files that do not state their settings
+UNKNOWN = RuleSettings(LEARNING, NETWORK)  # for files of meta-networks that do not state their settings
 NOT_INSTALLED = "rule disco103 is not installed: run `rulax rules get disco103`, or with `--from FILE` if you have disco_103.npz"
 
 
 class RuleFile(NamedTuple):
     """A discovered rule, and the metadata of its file."""
 
-    params: MetaNetwork
-    sizes: Sizes
+    params: PyTree
+    sizes: Any  # of the class that its kind has
     about: dict[str, str]  # `found`, `licence`, and any other metadata
     rule_settings: RuleSettings = UNKNOWN  # the recommended settings
 
@@ -63,20 +64,29 @@ class RuleFile(NamedTuple):
 # -- rules -----------------------------------------------------------------------------------------------------------------
 
 
-def rule_of(loaded: RuleFile, constants: Constants | None = None) -> UpdateRule:
+def rule_of(loaded: RuleFile, constants: Any = None) -> UpdateRule:
     """The rule in a file: `init` returns the file's parameters, whatever the key. `constants` replace those of the file."""
 
-    def init(key: Array) -> MetaNetwork:
+    def init(key: Array) -> PyTree:
         del key
         return loaded.params
 
-    return disco(loaded.sizes, constants or loaded.rule_settings.constants)._replace(init=init)
+    _, make = maker_of(kind_of(loaded.sizes))
+    return make(loaded.sizes, constants or loaded.rule_settings.constants)._replace(init=init)
+
+
+def unstated(sizes: Any) -> RuleSettings:
+    """What a file that does not state its settings is used with: what a new rule of its kind recommends."""
+    module, _ = maker_of(kind_of(sizes))
+    return RuleSettings(module.LEARNING, module.NETWORK, KINDS[kind_of(sizes)].constants())
 
 
 def without(rule: RuleFile, ablations: tuple[str, ...]) -> RuleFile:
     """The same rule without the parts that `ablations`, keys of `metanet.sizes.ABLATIONS`, name."""
     tensors: Mapping[str, Any] = take_apart(rule.params)
     sizes = rule.sizes
+    if ablations and not isinstance(sizes, Sizes):
+        raise ValueError(f"ablations ({ablations[0]}) are for rules with a meta-network, and this one is of kind {kind_of(sizes)}")
     for ablation in ablations:
         tensors, sizes = ablate(tensors, sizes, ablation)
     return rule._replace(params=assemble(tensors, sizes), sizes=sizes) if ablations else rule
@@ -100,11 +110,11 @@ def load_rule(path: str | Path) -> RuleFile:
         check(path.name, tensors, shapes_of(sizes))
     else:
         raise RuleFileError(f"{path.name} is not a rule file: give one that ends in .safetensors or .npz")
-    found = rule_settings.from_text(path.name, about.get(rule_settings.KEY, ""), UNKNOWN)
+    found = rule_settings.from_text(path.name, about.get(rule_settings.KEY, ""), unstated(sizes))
     return RuleFile(assemble(tensors, sizes), sizes, dict(about), found)
 
 
-def save_rule(path: str | Path, params: MetaNetwork, sizes: Sizes, about: Mapping[str, str] | None = None) -> None:
+def save_rule(path: str | Path, params: PyTree, sizes: Any, about: Mapping[str, str] | None = None) -> None:
     """Write a rule as .safetensors with metadata, or, if it has exactly the parts of Disco103, as .npz for the reference."""
     path, tensors = Path(path), take_apart(params)
     if path.suffix == ".npz":
@@ -121,12 +131,13 @@ def take_apart(params: PyTree) -> dict[str, Any]:
     return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
-def skeleton(sizes: Sizes) -> MetaNetwork:
-    """A meta-network of shapes instead of arrays, so that sizes from a file allocate nothing."""
-    return jax.eval_shape(lambda: MetaNetwork(jax.random.key(0), sizes))
+def skeleton(sizes: Any) -> PyTree:
+    """Parameters of shapes instead of arrays, so that sizes from a file allocate nothing."""
+    _, make = maker_of(kind_of(sizes))
+    return jax.eval_shape(lambda: make(sizes).init(jax.random.key(0)))
 
 
-def shapes_of(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+def shapes_of(sizes: Any) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor of a rule of these sizes."""
     return {path: leaf.shape for path, leaf in take_apart(skeleton(sizes)).items()}
 
@@ -143,8 +154,8 @@ def check(file: str, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, tup
             raise RuleFileError(f"{file}: tensor '{name}' belongs to no part of a rule of these sizes")
 
 
-def assemble(tensors: Mapping[str, np.ndarray], sizes: Sizes) -> MetaNetwork:
-    """The meta-network with the given sizes and tensors, in JAX's default precision."""
+def assemble(tensors: Mapping[str, np.ndarray], sizes: Any) -> PyTree:
+    """The parameters with the given sizes and tensors, in JAX's default precision."""
     like = skeleton(sizes)
     # In the order of the skeleton's leaves, whatever the order in the file.
     leaves = [jnp.asarray(tensors[path], jnp.result_type(float)) for path in take_apart(like)]

@@ -19,6 +19,7 @@ from rulax import own
 from rulax.errors import suggestion
 from rulax.files import cache_folder
 from rulax.metanet.sizes import ABLATIONS
+from rulax.rules.kinds import KINDS
 from rulax.settings import Bounds, check_value
 from rulax.text import convert_like, merge_options, split_options
 
@@ -49,6 +50,8 @@ RULES = {
     ),
     "actor_critic": RuleEntry("rulax.rules.actor_critic:actor_critic", "Actor-critic with V-trace (Espeholt et al. 2018)"),
     "ppo": RuleEntry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
+    "dpo": RuleEntry("rulax.rules.dpo:dpo", "PPO with the drift that evolution found, in closed form (Lu et al. 2022)"),
+    "lpo": RuleEntry("rulax.rules.lpo:lpo", "PPO with a drift to be discovered, which starts as PPO's own (Lu et al. 2022)"),
     "ppo_targets": RuleEntry(
         "rulax.rules.ppo_targets:ppo_targets", "PPO in the form of targets, as a discovered rule would say it"
     ),
@@ -190,6 +193,49 @@ def agent_maker(name: str, options: Mapping[str, Any]) -> tuple[AgentMaker | Non
     return functools.partial(make, **_arguments(name, make, given)) if given else make, known
 
 
+def maker_of(name: str) -> tuple[Any, Any]:
+    """The module of a rule of the table, which has its recommended settings, and the function that makes it."""
+    return _find(RULES[name].where)
+
+
+def constants_of_rule(name: str, options: Mapping[str, Any]) -> dict[str, tuple[float, Mapping[str, float]]]:
+    """The real-valued options of a rule, which may be arrays and change during a life: each with its value and its bounds.
+
+    Options that reach the rule's own agents are left out: they are fixed once an agent is made. So is everything of a rule that is
+    an object and not a function that makes one.
+    """
+    name, inside = split_options(name)
+    options, (name, _) = {**inside, **options}, split_ablations(name)
+    make, elsewhere = _maker(name, options)
+    parameters = _parameters(make) if make else {}
+    found: dict[str, tuple[float, Mapping[str, float]]] = {}
+    for each, parameter in parameters.items():
+        if dataclasses.is_dataclass(parameter.default):
+            for field in dataclasses.fields(parameter.default):
+                found[field.name] = getattr(parameter.default, field.name), field.metadata.get("bounds", {})
+        else:
+            found[each] = parameter.default, _bounds_of(parameter.annotation)
+    return {
+        each: (_read(name, each, default, options.get(each, default), bounds), bounds)
+        for each, (default, bounds) in found.items()
+        if isinstance(default, float) and each not in elsewhere
+    }
+
+
+def _maker(name: str, options: Mapping[str, Any]) -> tuple[Callable | None, list[str]]:
+    """The function that makes a rule, None if it is an object; and the options that its agents take."""
+    if name in STORED or name.endswith(FILE_ENDINGS):
+        from rulax.rules.pretrained import load_rule, path_of, rule_of
+
+        loaded = load_rule(path_of(name))
+        return functools.partial(rule_of, loaded, constants=loaded.rule_settings.constants), []
+    if name in RULES:
+        return _find(RULES[name].where)[1], agent_maker(name, options)[1]
+    thing = own.held("rule", name) or own.find("rule", name)
+    # An object is a tuple of functions, and yet no function.
+    return (None if isinstance(thing, tuple) or not callable(thing) else thing), []
+
+
 def _find(where: str) -> tuple[Any, Any]:
     """The module and the function of `module:function`."""
     module_name, function_name = where.split(":")
@@ -231,7 +277,8 @@ def _stored_recipe(name: str, ablations: tuple[str, ...], options: dict[str, Any
 def _check_ablations(name: str, stored: bool, ablations: tuple[str, ...]) -> None:
     for each in ablations:
         if not stored and name != "disco":
-            raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} is hand-designed")
+            why = "has no meta-network" if name in KINDS else "is hand-designed"
+            raise ValueError(f"'{name}:{each}': only discovered rules have ablations, and {name} {why}")
         if each not in ABLATIONS:
             raise ValueError(f"'{name}' has no ablation '{each}'{_hint(each, ABLATIONS)}")
     if len(set(ablations)) < len(ablations):
@@ -243,10 +290,7 @@ def _arguments(name: str, make: Callable, options: dict[str, Any], elsewhere: Co
 
     An option that neither `make` nor anything `elsewhere` takes is refused.
     """
-    try:
-        parameters = inspect.signature(make, eval_str=True).parameters
-    except NameError:  # annotations of a user's own function that only a type checker can read
-        parameters = inspect.signature(make).parameters
+    parameters = _parameters(make)
     defaults = {each: parameter.default for each, parameter in parameters.items()}
     grouped = {each: default for each, default in defaults.items() if dataclasses.is_dataclass(default)}
     owners = {field.name: each for each, default in grouped.items() for field in dataclasses.fields(default)}
@@ -264,6 +308,13 @@ def _arguments(name: str, make: Callable, options: dict[str, Any], elsewhere: Co
         elif option not in elsewhere:
             raise ValueError(f"rule '{name}' has no option '{option}'{_hint(option, known)}")
     return arguments
+
+
+def _parameters(make: Callable) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(make, eval_str=True).parameters
+    except NameError:  # annotations of a user's own function that only a type checker can read
+        return inspect.signature(make).parameters
 
 
 def _read(name: str, option: str, default: Any, value: Any, bounds: Mapping[str, float]) -> Any:

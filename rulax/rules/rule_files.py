@@ -12,16 +12,16 @@ import math
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rulax.files import safetensors_metadata, write_atomically
-from rulax.metanet.sizes import Sizes
+from rulax.rules.kinds import KINDS, PREFIX, kind_in, kind_of
 
 MAX_BYTES = 512 * 2**20  # a rule is small; Disco103 has 3 MB
 MAX_TENSORS = 1000
 MAX_WIDTH = 2**16  # of any layer that a file may ask for
-KIND = "rulax.disco"
 
 
 class RuleFileError(ValueError):
@@ -86,8 +86,8 @@ def write_npz(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
 # -- our .safetensors ----------------------------------------------------------------------------------------------------------
 
 
-def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Sizes, dict[str, str]]:
-    """The tensors, the sizes and the other metadata of a .safetensors file."""
+def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Any, dict[str, str]]:
+    """The tensors of a .safetensors file, its sizes (of the class that its kind has), and the other metadata."""
     import safetensors
     import safetensors.numpy
 
@@ -97,29 +97,32 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Sizes, dict[str
     except (safetensors.SafetensorError, KeyError, ValueError, TypeError):
         raise RuleFileError(f"{path.name} is not a whole .safetensors file: it is truncated or of another kind") from None
     metadata = safetensors_metadata(data)
-    if metadata.pop("kind", None) != KIND:
-        raise RuleFileError(f"{path.name} holds tensors but no rule: its metadata has no kind '{KIND}'")
-    sizes = _sizes_from_json(path.name, metadata.pop("sizes", ""))
+    kind = kind_in(metadata)
+    if not kind:
+        known = ", ".join(f"'{PREFIX}{name}'" for name in KINDS)
+        raise RuleFileError(f"{path.name} holds tensors but no rule: its metadata has no kind ({known})")
+    sizes = _sizes_from_json(path.name, metadata.pop("sizes", ""), KINDS[kind].sizes)
+    del metadata["kind"]
     return {name: _checked(path.name, name, tensor) for name, tensor in tensors.items()}, sizes, metadata
 
 
-def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Sizes, about: Mapping[str, str]) -> None:
-    """Write tensors by path, with the sizes and `about` as metadata."""
+def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Any, about: Mapping[str, str]) -> None:
+    """Write tensors by path, with the sizes, the kind that has such sizes, and `about` as metadata."""
     import safetensors.numpy
 
-    metadata = {**about, "kind": KIND, "sizes": json.dumps(dataclasses.asdict(sizes))}
+    metadata = {**about, "kind": PREFIX + kind_of(sizes), "sizes": json.dumps(dataclasses.asdict(sizes))}
     contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
     write_atomically(path, safetensors.numpy.save(contiguous, metadata))
 
 
-def _sizes_from_json(file: str, text: str) -> Sizes:
+def _sizes_from_json(file: str, text: str, cls: type) -> Any:
     """The sizes that a file states, each of the right type and within bounds."""
     problem = f"{file}: its metadata does not state the sizes of a rule"
     try:
         stated = json.loads(text)
     except ValueError:
         raise RuleFileError(problem) from None
-    fields = {field.name: field.default for field in dataclasses.fields(Sizes)}
+    fields = {field.name: field.default for field in dataclasses.fields(cls)}
     if not isinstance(stated, dict) or not set(stated) <= set(fields):
         raise RuleFileError(problem)
     stated = {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
@@ -127,7 +130,7 @@ def _sizes_from_json(file: str, text: str) -> Sizes:
         if not _acceptable(value, fields[name]):
             raise RuleFileError(f"{problem}: '{name}' cannot be {value!r}")
     try:
-        return Sizes(**stated)
+        return cls(**stated)
     except ValueError as error:
         raise RuleFileError(f"{file}: {error}") from None
 

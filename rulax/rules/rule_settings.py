@@ -26,7 +26,7 @@ class RuleSettings(NamedTuple):
 
     learning: Learning
     network: Network
-    constants: Constants = Constants()
+    constants: Any = Constants()  # of the class that the kind of rule has (rules/kinds.py)
 
 
 def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:

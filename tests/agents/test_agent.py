@@ -22,6 +22,7 @@ NETWORKS = {
     "mlp": Network(hidden=(16, 8), action_model=10, action_hidden=(12,)),
     "lstm": Network(hidden=(8,), core="lstm", core_size=6, action_model=5, action_hidden=(4,), activate_last=False),
     "gru": Network(hidden=(8,), core="gru", core_size=6, action_model=5, action_hidden=()),
+    "associative": Network(hidden=(8,), core="associative", core_size=6, core_rows=3, action_model=5, action_hidden=()),
     "conv": Network(torso="conv", hidden=(8,), channels=(4, 5), action_model=5, action_hidden=(4,)),
 }
 
@@ -73,7 +74,7 @@ def test_acting_step_by_step_reads_the_same_policy_as_learning(name):
     np.testing.assert_allclose(np.stack(acted), learned, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gru"])
+@pytest.mark.parametrize("name", ["lstm", "gru", "associative"])
 def test_memory_is_cleared_before_the_first_observation_of_an_episode(name):
     agent = make(name)
     first = np.zeros((TIME + 1, STREAMS), bool)

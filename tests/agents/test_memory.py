@@ -9,7 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from rulax.agents.memory import Average, ExactOrMean, InverseDistance, Largest, empty_memory, mark_used, nearest, read, write
+from rulax.agents.memory import (
+    Average,
+    ExactOrMean,
+    InverseDistance,
+    Largest,
+    Match,
+    Newest,
+    empty_memory,
+    mark_used,
+    nearest,
+    read,
+    recall,
+    write,
+    write_if,
+)
 
 CAPACITY, NEIGHBOURS, KEY, VALUE, LENGTH, TABLES = 4, 3, 2, (2,), 16, 2
 TOLERANCE, DELTA, RATE = 1.0, 0.5, 0.25
@@ -177,3 +191,24 @@ def test_sizes_that_make_no_sense():
         empty_memory(0, 2)
     with pytest.raises(ValueError, match="4 neighbours cannot be found in a memory of 3 rows"):
         nearest(empty_memory(3, 2), jnp.zeros(2), 4)
+
+
+def test_small_tables_are_written_and_read_like_any_other():
+    """`write_if` and `recall`, which compare all rows, against `write`, `nearest` and `read`, which rank them: bit by bit."""
+    rng = np.random.default_rng(0)
+    keys, values = rng.integers(0, 3, (60, 2)).astype(np.float32), rng.standard_normal((60, 2)).astype(np.float32)
+    when = rng.random(60) < 0.6
+
+    @jax.jit
+    def both(memory, when, key, value):
+        written = jax.tree.map(lambda new, old: jnp.where(when, new, old), write(memory, key, value, Newest(), 0.5), memory)
+        neighbours = nearest(written, key + 0.25, 1)
+        found = read(written, neighbours, Match(0.5)(neighbours))
+        return (written, found), (write_if(memory, when, key, value, 0.5), recall(written, key + 0.25, 0.5))
+
+    memory, hits = empty_memory(4, 2, (2,)), 0  # fewer rows than there are keys, so that rows are given up
+    for each in zip(when, keys, values, strict=True):
+        expected, found = both(memory, *each)
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+        memory, hits = found[0], hits + bool(np.any(found[1]))
+    assert 20 < hits < 60

@@ -96,6 +96,8 @@ def test_an_earlier_run_is_a_preset(tmp_path) -> None:
         "replay_correction": 0.4,
         "slow_period": 0,
         "core_rows": 16,
+        "worst": 1.0,
+        "worst_after": 100,
     }
     assert (config.env, config.steps, config.overrides) == ("catch", 5, {"unroll": 3, "hidden": (4,)} | old)
 

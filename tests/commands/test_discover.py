@@ -23,9 +23,12 @@ from rulax.commands.discover.setup import make_families, prepare_discovery, save
 from rulax.commands.names import read_spec, split_specs
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import check_bounds
+from rulax.errors import UserError
 from rulax.records import checkpoint
 from rulax.records.rows import read_rows
-from rulax.rules.pretrained import load_rule
+from rulax.rules.lpo_sizes import DriftSizes
+from rulax.rules.pretrained import load_rule, save_rule
+from rulax.rules.registry import make_rule
 from tests.commands.bad_lines import refused_in_one_sentence
 from tests.commands.fake_discovery import TINY, install
 
@@ -75,7 +78,7 @@ def test_families_keep_their_options() -> None:
 def test_suites_of_the_package_are_valid(suite: str) -> None:
     config = build_discover({"suite": suite})
     check_bounds(config)
-    make_recipe("disco", config.rule_options, config.overrides)
+    make_recipe(config.rule or "disco", config.rule_options, config.overrides)
     assert make_families(config.envs + config.validation)
     assert config.evaluate_every >= 1
 
@@ -94,7 +97,46 @@ def test_a_rule_to_start_from_brings_its_sizes() -> None:
     assert config.rule_options == {"discount": 0.9}
 
 
+def test_another_kind_of_rule_brings_its_own_agents(tmp_path: Path) -> None:
+    """What the suite says of agents and sizes was chosen for meta-networks; its families and its outer loop stay."""
+    suite, config = build_discover({"suite": "grids"}), build_discover({"suite": "grids", "rule": "lpo", "unroll": 16})
+    assert (suite.rule, config.rule) == ("", "lpo")
+    assert (config.envs, config.validation, config.steps) == (suite.envs, suite.validation, suite.steps)
+    assert config.rule_options == {}
+    assert config.overrides["lifetimes"] == suite.overrides["lifetimes"]
+    assert config.overrides["unroll"] == 16
+    assert not {"streams", "replay", "hidden"} & set(config.overrides)
+    assert build_discover({"suite": "grids", "rule": "disco"}) == suite
+    path = tmp_path / "mine.safetensors"
+    save_rule(path, make_rule("lpo", drift_hidden=3).rule.init(jax.random.key(0)), DriftSizes(3))
+    further = build_discover({"suite": "grids", "init": str(path)})
+    assert (further.rule, further.rule_options) == ("lpo", {})
+    with pytest.raises(UserError, match=r"rule disco cannot start from .*, which is of kind lpo"):
+        build_discover({"suite": "grids", "init": str(path), "rule": "disco"})
+
+
+def test_a_drift_is_discovered_saved_used_and_resumed(fake: Any, tmp_path: Path) -> None:
+    line = ["discover", "catch:rows=5,columns=5", "--rule", "lpo", "--estimator", "evolution", "--rule-options", "drift_hidden=3"]
+    line += ["--evaluate-every", "10", "--quiet"]
+    assert main([*line, "--steps", "25", "--out", "whole"]) == 0
+    assert main([*line, "--steps", "20", "--out", "parts"]) == 0
+    assert main(["discover", "--resume", "parts", "--steps", "25", "--quiet"]) == 0
+    assert_same_run(Path("whole"), Path("parts"))
+    found = load_rule(Path("whole") / "rule.safetensors")
+    assert found.sizes == DriftSizes(3)
+    assert found.rule_settings.learning.schedule_steps == 0  # a schedule was as long as a life, and is as long as a training run
+    assert found.rule_settings.learning.epochs == make_rule("lpo").learning.epochs
+    assert "--rule lpo" in found.about["found"]
+    assert "started from | PPO" in (Path("whole") / "rule_card.md").read_text()
+    jax.tree.map(np.testing.assert_array_equal, make_rule("whole/rule.safetensors").rule.init(jax.random.key(1)), found.params)
+
+
 BAD = [
+    ("discover grids --rule lpoo", "did you mean 'lpo'?"),
+    ("discover grids --rule ppo", "is no kind of rule to discover"),
+    ("discover grids --rule lpo", "give --estimator evolution"),
+    ("discover grids --rule lpo --estimator evolution --rule-init reference", "which rule lpo does not have"),
+    ("discover grids --rule lpo --estimator evolution --rule-options prediction_size=3", "has no option 'prediction_size'"),
     ("discover", "discover in which environments?"),
     ("discover gridz", "did you mean 'grids'?"),
     ("discover grids --windw 3", "did you mean --window?"),

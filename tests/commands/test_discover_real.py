@@ -89,7 +89,7 @@ class Predicting:
         names = {"big": 10_000, "small": 5_000}
         self.bounds = names
         self.families = [SimpleNamespace(name=name, recipe=SimpleNamespace(learning=learning)) for name in names]
-        self.settings = SimpleNamespace(memory=memory, agents_at_once=0, window=20)
+        self.settings = SimpleNamespace(memory=memory, agents_at_once=0, pairs_at_once=0, window=20)
         self.plans: dict[str, Plan] = {}
 
     def bound(self, family: Any, plan: Plan) -> int:

@@ -286,3 +286,12 @@ def test_endless_episodes_are_answered_with_the_option_that_ends_them(file, caps
     small = ["--steps", "64", "--streams", "4", "--unroll", "8", "--hidden", "8"]
     assert main(["train", "mine.py:Corridor", *small, "--epochs", "1", "--minibatches", "1", "--no-animation"]) == 0
     assert "--env-options max_episode_steps=200" in capsys.readouterr().out
+
+
+def test_titles_have_the_options_that_a_user_gave() -> None:
+    assert own.shown_with("catch", {}) == "catch"
+    assert own.shown_with("catch", {"rows": 6, "columns": 5}) == "catch:rows=6,columns=5"
+    assert own.shown_with("rules/mine.py:my_rule", {"clip": 0.1}) == "my_rule:clip=0.1"
+    # Ranges are a table of their own in the page, and would fill a title.
+    assert own.shown_with("cartpole", {"randomise": {"force": (5, 15)}}) == "cartpole"
+    assert len(own.shown_with("catch", {f"option_{number}": number for number in range(30)})) < 60

@@ -44,6 +44,20 @@ def test_held_out_ranges_replace_those_of_training(run):
     assert "length" not in " ".join(evaluation.notes()[-1:])
 
 
+@pytest.mark.parametrize(
+    ("ranges", "words"),
+    [
+        ({"forse": (1, 2)}, "did you mean 'force'"),
+        ({"force": (2, 1)}, "begins with its lowest number"),
+        ("pendulum.mass=1:2", "names the environment 'pendulum'"),
+    ],
+)
+def test_held_out_ranges_are_checked_like_those_of_training(run, ranges, words):
+    with pytest.raises(UserError, match=words) as caught:
+        rulax.evaluate(run, episodes=1, randomise=ranges)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_comparison_gives_each_environment_its_own_ranges():
     config = build_compare(
         {"envs": ["cartpole", "pendulum:limit=50"], "rules": ["ppo"], "randomise": "cartpole.force=5:15,length=1,pendulum.mass=1:2"}
@@ -62,6 +76,11 @@ def test_a_comparison_gives_each_environment_its_own_ranges():
         ("train cartpole --randomise", "--randomise expected at least one argument"),
         ("train cartpole --eval-randomise force=1:2", "give --eval-every STEPS too"),
         ("train cartpole --eval-every 1000 --eval-randomise forse=1:2", "did you mean 'force'?"),
+        ("train cartpole --eval-every 1000 --eval-randomise force=2:1", "begins with its lowest number"),
+        ("train cartpole --randomise force=5:x", "expects a number, not 'x'"),
+        ("train cartpole --randomise =5:15", "expects KEY=VALUE, not '=5:15'"),
+        ("train catch --randomise force=5:15", "'catch' has"),
+        ("compare cartpole --rules ppo --randomise forse=5:15", "did you mean 'force'?"),
     ],
 )
 def test_mistakes_are_one_sentence(line, words, tmp_path, monkeypatch, capsys):

@@ -10,11 +10,13 @@ import optax
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from rulax.discovery.discover import Discoverer
 from rulax.discovery.estimators import ESTIMATORS, Problem, backprop, displacement, draw_noise, evolution, first_order
-from rulax.discovery.memory import Updated, Updates
+from rulax.discovery.memory import STRATEGIES, Updated, Updates
 from rulax.discovery.population import Member
 from rulax.learning.life import Life
 from rulax.learning.update import LearnerState
+from tests.discovery.families import make_family
 from tests.discovery.problems import PROBLEMS, RATE, SENSIBLE, Seed, slope, split_seed
 
 GOAL, WANTED, START = np.array([1.0, -2.0]), np.array([0.3, 0.7]), np.array([0.2, 0.1])
@@ -176,6 +178,37 @@ def test_raw_evolution_of_an_initialisation_is_its_meta_gradient():
     exact = ravel_pytree(estimated("initialisation", "backprop")[0])[0]
     assert float(jnp.vdot(found, exact) / jnp.linalg.norm(found) / jnp.linalg.norm(exact)) > 0.9
     assert float(jnp.vdot(found, exact) / jnp.vdot(exact, exact)) == pytest.approx(1, abs=0.25)  # its size, too
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 7])
+def test_pairs_in_groups_give_what_all_at_once_give(at_once):
+    """Five pairs: groups that divide them and groups that do not, and one that holds them all."""
+    problem, at, member = PROBLEMS["quadratic"]()
+    estimate = functools.partial(evolution, problem, pairs=5, noise=0.5)
+    for shaping in ("ranks", "values"):
+        wanted, _, said = estimate(at, member, shaping=shaping)
+        found, _, metrics = estimate(at, member, shaping=shaping, at_once=at_once)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        np.testing.assert_allclose(metrics["fitness"], said["fitness"], rtol=1e-6)
+    assert float(jnp.abs(wanted).max()) > 0.1
+
+
+def test_where_nothing_fits_agents_and_then_pairs_take_turns(monkeypatch):
+    discoverer = Discoverer([make_family(estimator="evolution", agents=3, pairs=4, memory="plain")], 1)
+    tried = []
+
+    def predict(family, plan):
+        tried.append((plan.at_once, plan.pairs_at_once))
+        return (plan.at_once or 3) * (plan.pairs_at_once or 4)
+
+    monkeypatch.setattr(discoverer, "predict", predict)
+    sizes = {"counter": dict.fromkeys(STRATEGIES, 12)}
+    assert discoverer.choose(2, sizes)["counter"][1:] == (1, 2)
+    assert tried == [(1, 0), (1, 2)]
+    assert discoverer.choose(12, sizes)["counter"] == ("plain", 0, 0)
+    differentiating = Discoverer([make_family(agents=3)], 1)
+    monkeypatch.setattr(differentiating, "predict", predict)
+    assert differentiating.choose(1, sizes)["counter"][1:] == (1, 0)  # pairs mean nothing to backprop
 
 
 def test_perturbed_lives_share_their_random_numbers():

@@ -8,8 +8,9 @@ import numpy as np
 import optax
 import pytest
 
+from rulax.discovery.estimators import in_groups
 from rulax.discovery.flops import programs_in
-from rulax.discovery.meta_step import estimate, over_agents, rule_problem
+from rulax.discovery.meta_step import estimate, rule_problem
 from rulax.discovery.outer_loss import outer_loss
 from rulax.discovery.population import init_population
 from rulax.discovery.window import mean_penalties, relive
@@ -91,7 +92,7 @@ def test_agents_in_groups_give_what_all_at_once_give(at_once):
         grads = jax.tree.map(lambda x: jnp.tanh(x) @ x.T if x.ndim == 2 else x, member.life.learner_state.params)
         return grads, member._replace(age=member.age + 3), {"seen": member.life.actor.task}
 
-    grads, after, metrics = jax.jit(lambda m: over_agents(one, m, at_once))(members)
+    grads, after, metrics = jax.jit(lambda m: in_groups(one, m, at_once))(members)
     for agent in range(5):
         wanted, _, seen = one(jax.tree.map(lambda x, agent=agent: x[agent], members))
         close(jax.tree.map(lambda x, agent=agent: x[agent], grads), wanted, 1e-5)

@@ -10,7 +10,7 @@ import pytest
 from rulax.commands.cli import COMMANDS, command_help
 from rulax.rules.registry import EMBEDDED, RULES, STORED, make_rule
 from tests.docs.pages import DOCS, links, sections
-from tests.rules.data import make_targets, random_batch, taken_predictions
+from tests.rules.data import init_params, make_targets, random_batch, taken_predictions
 from tests.shared import ROOT
 
 TEMPLATE = ["Idea", "Equation", "File", "Command", "Logged metrics", "Result", "Differences from the paper"]
@@ -55,7 +55,7 @@ def test_metrics_are_those_that_are_logged(rule):
     def report():
         batch = random_batch(made)
         targets, _, said = make_targets(made, batch)
-        _, more = made.loss({}, taken_predictions(made, batch), targets, batch.experience)
+        _, more = made.loss(init_params(made), taken_predictions(made, batch), targets, batch.experience)
         return said, more
 
     said, more = jax.eval_shape(report)

@@ -87,6 +87,44 @@ def test_every_episode_of_every_stream_draws_its_own():
     assert changed.any(0).all()
 
 
+@pytest.mark.parametrize("name", ["cartpole", "mountain_car", "acrobot", "pendulum", "pendulum/continuous"])
+def test_every_constant_of_classic_control_has_ranges(name):
+    """All of them at once, and each short name: drawn within its range, for every episode, and nothing else is touched."""
+    default = make(name).default_task()
+    wide = {field: (float(value) - 0.1, float(value) + 0.1) for field, value in default._asdict().items()}
+    environment = make(name, randomise=wide)
+    states, _ = jax.vmap(lambda key: environment.reset(default, key))(jax.random.split(jax.random.key(0), 50))
+    for field, (low, high) in wide.items():
+        drawn = np.asarray(getattr(states.task, field))
+        assert low - 1e-5 <= drawn.min() < drawn.max() <= high + 1e-5
+        assert len(np.unique(drawn)) > 40
+    for short, fields in make(name).short_names.items():
+        task = randomised(make(name), name, **{short: 0.3}).sample_task(jax.random.key(1))
+        changed = [field for field in task._fields if float(getattr(task, field)) != float(getattr(default, field))]
+        assert changed == list(fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [("Pendulum-v1", "g"), ("MountainCar-v0", "gravity"), ("Acrobot-v1", "LINK_MOI"), ("CartPole-v1", "gravity")],
+)
+def test_any_gymnasium_environment_draws_its_attributes(name, attribute):
+    """Attributes of objects and of classes (Acrobot's), each copy for itself; what is not named stays."""
+    pytest.importorskip("gymnasium")
+    opened = make(name, randomise={attribute: (3, 4)}).open(3)
+    opened.start(5)
+    copies = [copy.env.unwrapped for copy in opened.copies]
+    drawn = [getattr(copy, attribute) for copy in copies]
+    assert all(3 <= each <= 4 for each in drawn)
+    assert len(set(drawn)) == 3
+    untouched = {"g": "m", "gravity": "force" if name[0] == "M" else "length", "LINK_MOI": "LINK_MASS_1"}[attribute]
+    plain = make(name).open(1)
+    plain.start(5)
+    assert {getattr(copy, untouched) for copy in copies} == {getattr(plain.copies[0].env.unwrapped, untouched)}
+    opened.close()
+    plain.close()
+
+
 def test_a_union_is_uniform_over_its_length():
     share = (np.arange(10_000) + 0.5) / 10_000
     drawn = at(((1.0, 5.0), (15.0, 20.0)), share, np)

@@ -13,6 +13,7 @@ import pytest
 import rulax.envs
 from rulax.commands.listing.run import envs_command
 from rulax.envs import MissingExtra, UnknownEnvironment, families, list_environments, make, registry
+from rulax.envs.barcode import barcode_bandit
 from rulax.envs.base import HostEnvironment
 from rulax.envs.catalogue import adapter_families
 from rulax.envs.catch import Catch
@@ -69,6 +70,15 @@ def test_options_are_fields():
     assert make("cartpole", limit=100).limit == 100
     assert not isinstance(make("cartpole", limit=0), TimeLimit)
     assert make("grid/random-small", height=6).environment.height == 6
+
+
+def test_arguments_of_what_puts_an_environment_together_are_options():
+    assert make("bandit/barcode", arms="3", barcodes=4, bits=2) == barcode_bandit(3, barcodes=4, bits=2)
+    assert make("bandit/barcode", staggered=True).staggered
+    half_circle = make("point/half_circle", radius=0.5, bins=3).environment
+    assert (half_circle.environment.radius, half_circle.bins) == (0.5, 3)
+    with pytest.raises(ValueError, match="no option 'environment'; it has arms, pulls, barcodes, repeats, bits, staggered"):
+        make("bandit/barcode", environment=Catch())
 
 
 def test_options_are_read_by_the_kind_of_their_default():

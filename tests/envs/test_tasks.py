@@ -1,5 +1,6 @@
 """Combinators of tasks: what ends when, what survives it, and which tasks come back."""
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -11,8 +12,9 @@ from rulax.agents.distributions import sample_choice
 from rulax.envs import make, streams
 from rulax.envs.bandit import BernoulliBandit, DependentArms, InformativeArm
 from rulax.envs.classic.cartpole import CartPole
-from rulax.envs.tasks import finite_set, mutable, randomised, recurring, trial, with_reward
+from rulax.envs.tasks import draws_tasks, finite_set, mutable, randomised, recurring, trial, with_reward
 from rulax.envs.two_step import TwoStep
+from rulax.envs.wrappers import TimeLimit
 from rulax.learning.rollout import act, begin
 from rulax.types import Level
 
@@ -114,6 +116,29 @@ def test_contexts_come_back_and_are_told_apart():
     assert (tasks[:epoch] == tasks[0]).all()
     assert (tasks[epoch : 2 * epoch] == tasks[epoch]).all()
     assert (tasks[0] != tasks[epoch]).all()
+
+
+def test_staggered_streams_begin_epochs_at_different_times():
+    """Each starts in the middle of an epoch, as if some repeats were over; its second epoch is a whole one."""
+    contexts, repeats, pulls, number = 2, 4, 1, 40
+    environment = dataclasses.replace(recurring(BernoulliBandit(arms=2, pulls=pulls), contexts, repeats, bits=1), staggered=True)
+    batch, epoch = streams(environment, number), contexts * repeats * pulls
+
+    def step(state, key):
+        return batch.step((), state, jnp.zeros(number, jnp.int32), key)
+
+    state, _ = batch.start((), jax.random.key(0))
+    first = np.asarray(jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 2 * epoch))[1].first)  # [T, B]
+    begins = [1 + np.flatnonzero(first[:, b] == Level.TRIAL) for b in range(number)]
+    assert {each[0] for each in begins} == {contexts * pulls * met for met in range(1, repeats + 1)}
+    assert all((np.diff(each) == epoch).all() for each in begins)
+
+
+def test_what_draws_tasks_inside_has_none_to_choose_from_outside():
+    for environment in (trial(CartPole(), 2), recurring(CartPole(), 2), TimeLimit(trial(CartPole(), 2), 5)):
+        assert environment.one_task
+        assert draws_tasks(environment)
+    assert not draws_tasks(TimeLimit(CartPole(), 5))
 
 
 def test_physics_from_a_box():

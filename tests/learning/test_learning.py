@@ -36,6 +36,7 @@ def test_a_bandit_is_exploited(rule, steps):
         ("policy_gradient", 150_000, 0.9),
         ("actor_critic", 150_000, 0.9),
         ("ppo", 150_000, 0.9),
+        ("dpo", 150_000, 0.9),
         ("ppo_targets", 120_000, 0.9),
         ("rulax5", 150_000, 0.9),
         ("dqn", 60_000, 0.8),  # a twentieth of its steps are random

@@ -16,7 +16,16 @@ from rulax.envs.base import Episode
 from rulax.envs.point import Point
 from rulax.envs.regression import Sinusoid
 from rulax.learning.update import Learner
-from rulax.methods.adaptation import Tasks, adapt, init_meta_state, mean_return, regression_tasks, squared_error, whole_episodes
+from rulax.methods.adaptation import (
+    Tasks,
+    adapt,
+    init_meta_state,
+    mean_return,
+    mean_return_of_all,
+    regression_tasks,
+    squared_error,
+    whole_episodes,
+)
 from rulax.methods.catalogue import experiments_of
 from rulax.methods.experiments import maml, reptile
 from rulax.methods.experiments.adaptation import AdaptationRun, PolicySizes
@@ -45,6 +54,7 @@ def test_episodes_that_the_batch_cut_off_are_left_out_and_scores_count_the_first
     whole = whole_episodes(experience_of(first, reward), Episode(jnp.asarray(ended), None, None))
     np.testing.assert_array_equal(whole.valid, [[1, 1], [1, 1], [1, 1], [1, 0], [1, 0]])
     np.testing.assert_allclose(mean_return(whole), (3 + 70) / 2)
+    np.testing.assert_allclose(mean_return_of_all(whole), (3 + 28 + 70) / 3)  # the one that is cut off is not among them
     np.testing.assert_array_equal(steps_since_start(jnp.asarray(first[:-1])), [[0, 0], [1, 1], [0, 2], [1, 0], [2, 1]])
 
 
@@ -175,7 +185,7 @@ def test_maml_gives_a_verdict_with_all_its_parts(monkeypatch):
     tested = run.test()
     assert tested.values.shape == (4,)
     assert np.isfinite(tested.values).all()
-    assert {"return_0", "return_3", "worst_margin"} <= set(tested.details)
+    assert {"return_0", "return_3", "all_0", "all_3", "worst_margin"} <= set(tested.details)
     assert {"random", "pretrained", "sees the goal"} == set(tested.baselines)
     margins = [tested.details[f"return_{n}"] - value for n, value in maml.POINT.items()]
     np.testing.assert_allclose(tested.details["worst_margin"], min(margins), rtol=1e-5)

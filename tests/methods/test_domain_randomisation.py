@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rulax.agents.base import BaseAgent
-from rulax.methods.domain_randomisation import LIMIT, successes, summary
-from rulax.methods.experiments.domain_randomisation import CARTPOLE, MOUNTAIN_CAR, PENDULUM
+from rulax.methods.domain_randomisation import LIMIT, play, successes, summary
+from rulax.methods.experiments.domain_randomisation import CARTPOLE, EXPERIMENTS, MOUNTAIN_CAR, PENDULUM
 
 
 class Policy(BaseAgent):
@@ -64,3 +64,24 @@ def test_a_pendulum_must_stay_upright_to_the_end():
 def test_the_table_is_a_geometric_mean():
     rates = {"DD": 1.0, "DR": 80.0, "DE": 40.0, "RR": 97.0, "RE": 90.0}
     assert summary(rates) == (97.0, pytest.approx(np.exp(np.mean(np.log([80.0, 40.0, 90.0])))))
+
+
+@pytest.mark.parametrize("name", ["cartpole-epopt", "mountain-car-epopt"])
+@pytest.mark.parametrize("suite", ["quick", "full"])
+def test_epopt_begins_long_before_a_run_ends_and_sees_whole_episodes(name, suite):
+    (found,) = [each for each in EXPERIMENTS if each.name == name]
+    setup = found.start.args[0][suite]
+    learning = setup.recipe().learning
+    unrolls = setup.steps / (learning.streams * learning.unroll)
+    assert learning.worst == 0.1
+    assert learning.worst_after < 0.7 * unrolls
+    assert learning.unroll > LIMIT
+    assert learning.streams * learning.unroll % learning.minibatches == 0
+
+
+def test_successes_in_given_constants_are_those_of_the_version_that_has_them():
+    """A pole on a cart that pushes with 1 N falls under a controller that balances it with 10 N: cell by cell, not on average."""
+    default = CARTPOLE.environment.default_task()
+    tasks = jax.vmap(lambda force: default._replace(force=force))(jnp.array([10.0] * 20 + [0.01] * 20))
+    found = jax.jit(lambda key: play(CARTPOLE, tasks, Policy(2, lean), key, True))(jax.random.key(1))
+    np.testing.assert_array_equal(found, [True] * 20 + [False] * 20)

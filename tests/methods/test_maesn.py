@@ -19,10 +19,12 @@ from rulax.methods.experiments import maesn as experiment
 from rulax.methods.experiments.adaptation import PolicySizes
 from rulax.methods.maesn import (
     MAESN,
+    exploration_loss,
     from_prior,
     init_params,
     latent_learner,
     latent_problem,
+    rule_with_credit,
     rule_without_noise,
     start_from_prior,
     start_with_latents,
@@ -60,16 +62,20 @@ def recorded(key, times, episodes=4, steps=5):
     return Experience(seen, action, reward, jnp.ones(shape), first, valid, behaviour, ())
 
 
-def test_the_gradient_is_that_of_the_whole_adaptation():
-    """With respect to the network, the latent distributions and all step sizes."""
+@pytest.mark.parametrize("ours", [False, True])
+def test_the_gradient_is_that_of_the_whole_adaptation(ours):
+    """With respect to the network, the latent distributions and all step sizes; as in the paper, and with what we add."""
     with jax.enable_x64(True):
         key = jax.random.key(3)
-        params = as_double(init_params(make_latent_agent(key, SHOWN, 2, NETWORK), TASKS, 2.0, 0.3))
+        params = as_double(init_params(make_latent_agent(key, SHOWN, 2, NETWORK), TASKS, 2.0, 1.5, 0.3))
         params = params._replace(latents=gaussian(key, (TASKS, LATENT)))
-        learner, experience = latent_learner(likelihood_ratio()), recorded(key, 2)
+        inner = rule_with_credit(likelihood_ratio()) if ours else likelihood_ratio()
+        learner, experience = latent_learner(inner), recorded(key, 2)
+        # One of the first episodes is paid, so that exploration has something to credit; in the paper's form nothing sees it.
+        experience = experience._replace(reward=experience.reward.at[0].set(-1.0).at[0, 2, 1].set(1.0))
         tasks = training_tasks(finite_set(with_noise(HalfCircle(), LATENT), TASKS), 5, 4)
         outer = rule_without_noise(likelihood_ratio(clip=5.0))
-        method = MAESN(MAML(tasks, learner, outer, None, number=1, memory="mixed"), kl_weight=0.7)
+        method = MAESN(MAML(tasks, learner, outer, None, number=1, memory="mixed"), kl_weight=0.7, exploration=3.0 * ours)
         task = jnp.int32(1), tasks.sample(key)[1]
         begun = start_with_latents(learner, params, task, key)
         record = Record(begun, jax.tree.map(lambda x: x[:1], experience), jax.random.split(key, 1))
@@ -85,6 +91,56 @@ def test_the_gradient_is_that_of_the_whole_adaptation():
         # The prior from which new tasks start is never moved.
         assert all(float(jnp.abs(leaf).max()) == 0 for leaf in grads.agent.latents)
         np.testing.assert_allclose(metrics["kl_to_prior"], from_prior(Gaussian(*(row[1] for row in params.latents))), rtol=1e-9)
+
+
+@pytest.mark.parametrize("credit", [False, True])
+def test_the_credit_of_actions_for_what_their_latent_variable_earned_is_exact(credit):
+    """z ~ N(m, 1), then a ~ N(w z, 1) in the second of two steps, and the return is z a: J = w (m² + 1), d²J / dm dw = 2 m.
+
+    All integrands are polynomials, so the quadrature over z and a is exact. Without the term nothing is left of it.
+    """
+    with jax.enable_x64(True):
+        nodes, weights = np.polynomial.hermite_e.hermegauss(8)
+        likely = jnp.asarray(np.outer(weights, weights).ravel() / weights.sum() ** 2)
+        at = jnp.array([0.7, -0.4])
+        z = jnp.repeat(at[0] + nodes, 8)
+        action = jnp.stack([jnp.zeros(64), at[1] * z + jnp.tile(nodes, 8)])[..., None]
+        earned = jnp.broadcast_to(z * action[1, :, 0], (2, 64))
+
+        def policy(numbers):
+            actions = Gaussian(jnp.stack([jnp.zeros(64), numbers[1] * z])[..., None], jnp.zeros((2, 64, 1)))
+            latents = Gaussian(jnp.full((2, 64, 1), numbers[0]), jnp.zeros((2, 64, 1)))
+            return LatentPolicy(actions, latents, jnp.stack([z, z])[..., None], jnp.array([[1.0] * 64, [0.0] * 64]))
+
+        seen = Experience(None, action, earned, None, None, jnp.ones((2, 64), bool), policy(at), ())
+        rule = rule_with_credit(likelihood_ratio()) if credit else likelihood_ratio()
+
+        def surrogate(numbers):
+            return -jnp.sum(likely * rule.loss({}, {"policy": policy(numbers)}, {"advantage": earned}, seen)[0])
+
+        np.testing.assert_allclose(jax.grad(surrogate)(at), [2 * at[0] * at[1], at[0] ** 2 + 1], atol=1e-9)
+        np.testing.assert_allclose(jax.hessian(surrogate)(at)[0, 1], 2 * at[0] if credit else 0.0, atol=1e-9)
+
+
+def test_only_an_episode_that_was_paid_alone_is_credited_for_exploration():
+    """Until its first payment, by the gradient of the log-probability of what it drew and did."""
+    with jax.enable_x64(True):
+        key = jax.random.key(5)
+        agent = as_double(make_latent_agent(key, SHOWN, 2, NETWORK))
+        tasks = environment_tasks(with_noise(HalfCircle(), LATENT), 5, 4)
+        seen, _ = jax.jit(tasks.collect)(HalfCircle().default_task(), agent, key)
+        alone = jnp.zeros((5, 4)).at[2:4, 1].set(0.5)
+
+        def chances(agent):
+            return agent.embed(seen).log_probability(jnp.concatenate([seen.action, seen.action[-1:]]))[:-1]
+
+        slope = jax.jit(jax.grad(lambda agent, reward: exploration_loss(agent, seen._replace(reward=reward))))
+        found = slope(agent, alone)
+        wanted = jax.grad(lambda agent: -jnp.sum(chances(agent)[:3, 1]) / 20)(agent)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), found, wanted)
+        assert float(jnp.abs(found.latents.mean).max()) > 0
+        for nothing in (jnp.zeros((5, 4)), alone.at[4, 3].set(0.5)):
+            assert all(float(jnp.abs(leaf).max()) == 0 for leaf in jax.tree.leaves(slope(agent, nothing)))
 
 
 def test_a_latent_variable_counts_once_per_episode():
@@ -110,7 +166,7 @@ def test_episodes_that_met_the_goal_pull_the_latent_distribution_to_theirs():
     """Latents above 0 are paid: the mean moves up. A baseline that sees the noise would leave nothing to learn."""
     agent = make_latent_agent(jax.random.key(0), SHOWN, 2, NETWORK)
     learner = latent_learner(likelihood_ratio())
-    state = start_from_prior(learner, init_params(agent, 1, 1.0, 0.1), (), jax.random.key(1))
+    state = start_from_prior(learner, init_params(agent, 1, 1.0, 1.0, 0.1), (), jax.random.key(1))
     tasks = environment_tasks(with_noise(HalfCircle(), LATENT), 4, 60)
     experience, _ = jax.jit(tasks.collect)(HalfCircle().default_task(), agent, jax.random.key(2))
     noise = experience.observation["noise"]

@@ -11,7 +11,7 @@ from tests.rules.data import B, T, init_params, make_targets, random_batch, take
 from tests.shared import ROOT
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-DESCRIBED = ["policy_gradient", "actor_critic", "ppo", "ppo_targets", "q_learning", "dqn", "diayn"]
+DESCRIBED = ["policy_gradient", "actor_critic", "ppo", "dpo", "ppo_targets", "q_learning", "dqn", "diayn"]
 
 
 def options_row(name):

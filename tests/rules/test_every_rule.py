@@ -9,7 +9,7 @@ from rulax.rules.registry import RULES, make_rule
 from rulax.settings import Learning, Network
 from tests.rules.data import B, T, gradients, init_params, make_targets, random_batch, taken_predictions, with_cut
 
-HAND_DESIGNED = ["policy_gradient", "actor_critic", "ppo", "ppo_targets", "q_learning", "dqn", "diayn"]
+HAND_DESIGNED = ["policy_gradient", "actor_critic", "ppo", "dpo", "lpo", "ppo_targets", "q_learning", "dqn", "diayn"]
 FOLLOWS = {"dqn"}  # whose policy is not learned, but read off the values
 
 

@@ -96,3 +96,10 @@ def test_no_machine_is_named():
     machine = re.compile(rb"(?<![\w.])/(?:root|work|home/\w+)/")
     named = [name for name in listed if (ROOT / name).is_file() and machine.search((ROOT / name).read_bytes())]
     assert not [name for name in named if name != str(Path(__file__).relative_to(ROOT))]
+
+
+def test_no_half_of_a_merge_is_left() -> None:
+    # Built from pieces, so that this file does not find itself.
+    marks = "|".join(character * 7 + " " for character in "<>")
+    found = subprocess.run(["git", "grep", "-nE", f"^({marks})"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert not found.stdout, found.stdout

@@ -51,7 +51,7 @@ def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str
     settings = discoverer.settings
     fixed = settings.memory != "auto"
     strategy = settings.memory if fixed else STRATEGIES[0]
-    wanted = Plan(strategy, settings.agents_at_once)
+    wanted = Plan(strategy, settings.agents_at_once, settings.pairs_at_once)
     bounds = {}
     for family in discoverer.families:
         # Each call is also where Ctrl-C is heard, between two families.
@@ -94,7 +94,8 @@ def predict(discoverer: Discoverer, family: Family, phase: Say) -> dict[str, int
     found = {}
     for each in possible:
         phase(f"predicting the memory of {family.name} with {each}")
-        found[each] = discoverer.predict(family, Plan(each, discoverer.settings.agents_at_once))
+        settings = discoverer.settings
+        found[each] = discoverer.predict(family, Plan(each, settings.agents_at_once, settings.pairs_at_once))
     return found
 
 
@@ -112,4 +113,5 @@ def refuse_if_too_large(strategy: str, sizes: dict[str, int], limit: int, window
 
 def plan_text(plan: Plan) -> str:
     """A plan in words."""
-    return plan.strategy + (f", {plan.at_once} agents at once" if plan.at_once else "")
+    agents = f", {plan.at_once} agents at once" if plan.at_once else ""
+    return plan.strategy + agents + (f", {plan.pairs_at_once} pairs of each" if plan.pairs_at_once else "")

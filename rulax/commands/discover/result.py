@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rulax.commands.discover.settings import DiscoverConfig
 from rulax.commands.discover.setup import PreparedDiscovery
+from rulax.discovery.settings import PERTURBING
 from rulax.files import write_json
 from rulax.records import folder as folders
 from rulax.records.rows import Row
@@ -29,7 +30,7 @@ class Spent(NamedTuple):
         """Counted from the settings; evaluations are not counted, except in time."""
         settings, learning = prepared.discoverer.settings, prepared.recipe.learning
         # Every antithetic pair lives two more windows, beside the one that the population itself lives.
-        lives = 1 + 2 * settings.pairs if settings.estimator == "evolution" else 1
+        lives = 1 + 2 * settings.pairs if settings.estimator in PERTURBING else 1
         whole = settings.fitness == "lifetime"
         # Whole lives are as long as `draw_budget` makes them on average, and need no validation.
         updates = round(len(settings.lifetimes) / sum(1 / each for each in settings.lifetimes)) if whole else settings.window

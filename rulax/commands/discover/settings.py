@@ -7,6 +7,7 @@ Precedence: suite < preset file < flags. Environments instead of a suite take th
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from rulax.commands.names import split_specs
@@ -14,9 +15,11 @@ from rulax.commands.preset_files import SUITES, load_preset, preset_names, read_
 from rulax.commands.settings import Running, assemble, check_suite, read_values
 from rulax.discovery.settings import Discovery
 from rulax.errors import UserError
-from rulax.metanet.sizes import Sizes
+from rulax.files import safetensors_metadata
+from rulax.rules.kinds import KINDS, check_kind, kind_in
 from rulax.settings import Learning, Network, setting
 
+DEFAULT = "disco"
 BASE = "grids"  # whose settings serve environments that no suite names
 PARTS: tuple[type, ...] = (Discovery, Learning, Network)
 WHAT = "what to discover"
@@ -34,6 +37,9 @@ class DiscoverConfig(Running):
     """Families to discover in: environments, each with options if need be, as in catch:rows=5,columns=5."""
     validation: tuple[str, ...] = setting((), WHAT, metavar="ENV")
     """Families that no agent of discovery lives in; the best rule is the one that does best there."""
+    rule: str = setting("", WHAT, metavar="KIND")
+    """Kind of rule to discover: disco, targets from a meta-network, or lpo, a drift function that starts as PPO's [default: what
+    --init or the suite says, else disco]."""
     init: str = setting("", WHAT, metavar="NAME|FILE")
     """Rule to start from, for example disco103 or a rule file, which then sets the sizes [default: a random one]."""
     rule_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
@@ -71,17 +77,53 @@ def build_discover(values: dict[str, Any]) -> DiscoverConfig:
     wanted = next((layer["suite"] for layer in reversed(layers) if layer.get("suite")), "")
     named = any(layer.get("envs") for layer in layers)
     layers.insert(0, suite_values(wanted, named))
-    merged = {name: value for layer in layers for name, value in layer.items()}
+    kind = kind_wanted(layers)
+    if layers[0].get("rule", DEFAULT) != kind:
+        layers[0] = of_any_rule(layers[0])
+    merged = {name: value for layer in layers for name, value in layer.items()} | {"rule": kind if kind != DEFAULT else ""}
     # Option by option: one --rule-options must not discard all those of the suite.
     merged["rule_options"] = {name: value for layer in layers for name, value in layer.get("rule_options", {}).items()}
     if merged.get("init"):
         # The file brings its own sizes, which replace the suite's; sizes that the user gives are refused when the rule is made.
-        sizes = {field.name for field in dataclasses.fields(Sizes)} - set(given.get("rule_options", {}))
+        sizes = {field.name for field in dataclasses.fields(KINDS[kind].sizes)} - set(given.get("rule_options", {}))
         merged["rule_options"] = {name: value for name, value in merged["rule_options"].items() if name not in sizes}
     merged |= {"suite": wanted} | whole_specs(merged)
     config = assemble(DiscoverConfig, merged)
     # Resolved now and recorded: a resumed run with a larger budget keeps the interval of its first part.
     return config if config.evaluate_every else dataclasses.replace(config, evaluate_every=max(1, -(-config.steps // 10)))
+
+
+def kind_wanted(layers: list[dict[str, Any]]) -> str:
+    """The kind of rule that some layers of settings ask for, of which later ones win: that of the file to start from, if any."""
+    named = [layer["rule"] for layer in layers if layer.get("rule")]
+    init = next((layer["init"] for layer in reversed(layers) if layer.get("init")), "")
+    # The rule that discovery goes on with is what it is, whatever a suite was made for; who names another kind is told.
+    kind = kind_in_file(init) if init else named[-1] if named else DEFAULT
+    if init and (layers[-1].get("rule") or kind) != kind:
+        raise UserError(f"rule {layers[-1]['rule']} cannot start from '{init}', which is of kind {kind}; leave --rule out")
+    try:
+        check_kind(kind)
+    except ValueError as error:
+        raise UserError(f"rule: {error}") from error
+    return kind
+
+
+def kind_in_file(init: str) -> str:
+    """The kind of the rule to start from; of what is no rule file of ours, the default, and others find out what is wrong."""
+    if init in KINDS:
+        return init
+    if not init.endswith(".safetensors"):
+        return DEFAULT
+    try:
+        return kind_in(safetensors_metadata(Path(init).read_bytes())) or DEFAULT
+    except (OSError, ValueError):
+        return DEFAULT
+
+
+def of_any_rule(suite: dict[str, Any]) -> dict[str, Any]:
+    """A suite without what was chosen for another kind of rule: its agents, which are as the rule recommends, and its sizes."""
+    own = {field.name for part in (Learning, Network) for field in dataclasses.fields(part)} | {"rule_options"}
+    return {name: value for name, value in suite.items() if name not in own}
 
 
 def whole_specs(values: dict[str, Any]) -> dict[str, Any]:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rulax.commands import build
 from rulax.commands.build import user_errors, with_options
-from rulax.commands.discover.settings import DiscoverConfig, whole_specs
+from rulax.commands.discover.settings import DEFAULT, DiscoverConfig, whole_specs
 from rulax.commands.fields import changeable
 from rulax.commands.names import read_spec
 from rulax.commands.settings import assemble, check_bounds, override, read_values, recorded
 from rulax.discovery.memory import ONE_PASS
-from rulax.discovery.settings import Discovery
+from rulax.discovery.settings import PERTURBING, Discovery
 from rulax.errors import UserError
 from rulax.files import jsonable
-from rulax.metanet.sizes import ABLATIONS, Constants, Sizes
+from rulax.metanet.sizes import ABLATIONS
 from rulax.records import earlier
 from rulax.records import folder as folders
 from rulax.records.provenance import fingerprint, how_made
+from rulax.rules.kinds import KINDS
 
 if TYPE_CHECKING:
     from rulax.discovery.discover import Discoverer
@@ -34,7 +35,7 @@ class PreparedDiscovery(NamedTuple):
 
     config: DiscoverConfig
     recipe: Recipe
-    sizes: Sizes
+    sizes: Any  # of the class that the kind of rule has
     training: dict[str, Environment]  # by the name of their family
     validation: dict[str, Environment]
     discoverer: Discoverer
@@ -48,9 +49,13 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     check_bounds(settings)
     # Before the recipe is made, which a hand-designed rule would pass.
     check_start(config.init)
-    if config.init not in ("", "disco"):
+    kind = config.rule or DEFAULT
+    if config.init not in ("", DEFAULT):
         settings = dataclasses.replace(settings, rule_init="open")  # only random weights are adjusted, never those of a file
-    recipe = build.make_recipe(config.init or "disco", config.rule_options, config.overrides)
+    # The length of a schedule that the rule recommends is for training; that of discovery is the lifetime.
+    overrides = {"schedule_steps": 0} | config.overrides
+    recipe = build.make_recipe(config.init or kind, config.rule_options, overrides)
+    check_first_step(config, kind, settings)
     # Before JAX starts, since it needs no more than the settings.
     check_passes(settings, recipe)
     check_schedule(recipe)
@@ -88,15 +93,27 @@ def make_discoverer(training: dict[str, Environment], recipe: Recipe, settings: 
 
 
 def check_start(name: str) -> None:
-    """Only a meta-network can be discovered, or discovered further."""
+    """Only what has parameters can be discovered, or discovered further."""
     from rulax.rules.registry import RULES, STORED
 
     # A file, or an unknown name, is left to the registry, whose error names the nearest rule.
-    if name in RULES and name not in ("disco", *STORED):
+    if name in RULES and name not in (*KINDS, *STORED):
         raise UserError(
             f"init: rule '{name}' is hand-designed and has no parameters to discover; give disco103 or a rule file, or leave "
             "--init out to start from a random rule"
         )
+
+
+def check_first_step(config: DiscoverConfig, kind: str, settings: Discovery) -> None:
+    """Refuse a start from which the first meta-gradient, and so every other, would be zero."""
+    fresh, differentiated = config.init in ("", kind), settings.estimator not in PERTURBING
+    if kind == "lpo" and fresh and differentiated and not loss_constants(config).first_std:
+        raise UserError(
+            f"rule lpo starts exactly as PPO, where estimator {settings.estimator} finds a gradient of zero: give --estimator "
+            "evolution, or --rule-options first_std=0.1"
+        )
+    if kind != DEFAULT and settings.rule_init != "open":
+        raise UserError(f"rule_init {settings.rule_init} is about the weights of a meta-network, which rule {kind} does not have")
 
 
 def check_schedule(recipe: Recipe) -> None:
@@ -124,21 +141,22 @@ def check_passes(settings: Discovery, recipe: Recipe) -> None:
         )
 
 
-def sizes_of(config: DiscoverConfig) -> Sizes:
+def sizes_of(config: DiscoverConfig) -> Any:
     """The sizes of the rule: a file's own, or those that the options ask for."""
     from rulax.rules.registry import split_ablations
 
     stored = stored_rule(config)
-    sizes = stored.sizes if stored else with_options(Sizes(), config.rule_options)
+    sizes = stored.sizes if stored else with_options(KINDS[config.rule or DEFAULT].sizes(), config.rule_options)
     # An ablated rule is discovered further without its missing parts, and its file has to say so.
     without: dict[str, Any] = {ABLATIONS[each]: False for each in split_ablations(config.init)[1]}
     return dataclasses.replace(sizes, **without)
 
 
-def loss_constants(config: DiscoverConfig) -> Constants:
+def loss_constants(config: DiscoverConfig) -> Any:
     """The constants of its losses: a file's own or the usual ones, where the options do not say otherwise."""
     stored = stored_rule(config)
-    return with_options(stored.rule_settings.constants if stored else Constants(), config.rule_options)
+    usual = KINDS[config.rule or DEFAULT].constants()
+    return with_options(stored.rule_settings.constants if stored else usual, config.rule_options)
 
 
 def stored_rule(config: DiscoverConfig) -> RuleFile | None:
@@ -147,7 +165,7 @@ def stored_rule(config: DiscoverConfig) -> RuleFile | None:
     from rulax.rules.registry import split_ablations
 
     init, _ = split_ablations(config.init)
-    return load_rule(path_of(init)) if init and init != "disco" else None
+    return load_rule(path_of(init)) if init and init not in KINDS else None
 
 
 # -- families ------------------------------------------------------------------------------------------------------------------
@@ -192,7 +210,7 @@ def check_held_out(training: dict[str, Environment], validation: dict[str, Envir
 # -- the record ----------------------------------------------------------------------------------------------------------------
 
 
-def make_record(config: DiscoverConfig, recipe: Recipe, settings: Discovery, sizes: Sizes) -> dict[str, Any]:
+def make_record(config: DiscoverConfig, recipe: Recipe, settings: Discovery, sizes: Any) -> dict[str, Any]:
     """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others."""
     parts: dict[str, Any] = {"discovery": settings, "learning": recipe.learning, "network": recipe.network}
     record = how_made(
@@ -214,6 +232,9 @@ def fixed_part(record: dict[str, Any]) -> dict[str, Any]:
     fixed = {name: value for name, value in record["settings"].items() if name not in free}
     for part in earlier.PARTS:
         fixed |= record[part]
+    # Runs from before there were several kinds name none.
+    if not fixed.get("rule"):
+        fixed.pop("rule", None)
     # As JSON has it, because it is compared with what was read from a checkpoint.
     return jsonable(fixed)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rulax.commands.discover.evaluations import HAND_DESIGNED, Scores
 from rulax.commands.discover.result import DiscoveryRun, Spent
+from rulax.commands.discover.settings import DEFAULT
 from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.commands.tables import make_table, print_places
 from rulax.own import shown, without_options
@@ -14,6 +15,7 @@ from rulax.records import folder as folders
 from rulax.text import count, duration
 
 LICENCE = "Apache-2.0"
+STARTS = {"disco": "random weights", "lpo": "PPO, whose drift it starts with"}  # of each kind of rule
 
 
 # -- the card ------------------------------------------------------------------------------------------------------------------
@@ -25,18 +27,20 @@ def card_facts(
     """All that a rule's user may want to know, by name."""
     config, record = prepared.config, prepared.record
     assert result is not None
+    kind = config.rule or DEFAULT
+    named = f" --rule {kind}" if kind != DEFAULT else ""
     licence = (
         LICENCE
-        if not config.init or config.init == "disco"
+        if not config.init or config.init == kind
         else f"{LICENCE}; it started from {config.init}, whose licence applies too"
     )
     return {
-        "found": f"rulax discover {config.suite}, seed {config.seed}, meta-step {result['step']} of {config.steps}",
+        "found": f"rulax discover {config.suite}{named}, seed {config.seed}, meta-step {result['step']} of {config.steps}",
         "licence": licence,
         "trained_on": list(prepared.training),
         "validated_on": list(prepared.validation),
         "picked_by": "mean score in the validation families" if prepared.validation else "mean score in the training families",
-        "started_from": config.init or "random weights",
+        "started_from": config.init or STARTS[kind],
         "scores": result,
         "baselines": {name: each._asdict() for name, each in baselines.items()},
         "evaluation": {"agents": config.evaluation_seeds, "updates": config.evaluation_updates},

@@ -26,6 +26,9 @@ def command(values: dict[str, Any]) -> int:
 
         check_mp4()  # before anything is played
     agent = chosen(find_agents(config.what, config.env, config.env_options, config.platform), config.agent)
+    # Said because it changes what is seen: the return of training episodes is that of drawn actions.
+    how = "the most likely actions; --no-greedy draws them as in training" if config.greedy else "actions drawn as in training"
+    print(f"playing {how}", file=sys.stderr)
     try:
         if files:
             film = agent.film(config.episodes, config.seed, config.greedy, config.fps, config.most)

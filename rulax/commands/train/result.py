@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rulax.agents.worst import learning_from_all
 from rulax.commands.build import user_errors
 from rulax.commands.resume import read_record
 from rulax.commands.train.agent import EPISODES, AgentHandle, evaluate_agents
@@ -18,11 +19,13 @@ from rulax.evaluation.normalised import normalised
 from rulax.evaluation.scores import Evaluation
 from rulax.evaluation.skills import Skills
 from rulax.files import jsonable, read_json, write_atomically, write_json
-from rulax.own import shown
+from rulax.own import shown, shown_with
 from rulax.records import folder as folders
 from rulax.records.agent_file import Description, observation_form
+from rulax.records.population import Point, Turn, best_member, read_turns, schedule_of, write_schedule
 from rulax.records.rows import RESTARTS, Row, final_returns, read_rows
 from rulax.report import plot
+from rulax.report.population_plot import population_figure
 from rulax.report.skills_plot import skills_figure
 from rulax.text import plural, shown_return
 
@@ -44,6 +47,7 @@ class Run:
         self.skills: list[Skills] = []  # of each seed's agent, once results are written
         self.no_skills = ""  # why they are not judged, if that failed
         self.stopped_by = ""  # the callback that ended the run before its budget was spent, and why
+        self.turns: list[Turn] = []  # of a population, what each did; the first one says how it began
         self.own: tuple[Any, Any] = (None, None)  # environment and recipe, where they are not made from their names
 
     @property
@@ -82,8 +86,27 @@ class Run:
 
     @property
     def agent(self) -> AgentHandle:
-        """The first seed's agent: `run.agent.act(observation)`."""
-        return self.agents[0]
+        """The first seed's agent, or the best member of a population: `run.agent.act(observation)`."""
+        return self.agents[self.best]
+
+    @property
+    def best(self) -> int:
+        """The member of a population with the highest final return; without a population 0."""
+        return best_member(self.final_returns) if self.config.population else 0
+
+    @property
+    def schedule(self) -> list[Point]:
+        """The hyper-parameters that a population's best member and its ancestors had, from the step at which each was in force."""
+        return schedule_of(self.turns, self.best) if self.turns else []
+
+    def plot_population(self, path: str | Path | None = None) -> Any:
+        """Scores and hyper-parameters of a population's members as a matplotlib figure; also written to `path`, if there is one."""
+        if not self.turns:
+            raise UserError("this run is no population, or it has not begun; train with population=16, tune=['learning_rate']")
+        figure = population_figure(self.turns, self.best, self.steps_made, self.title)
+        if path is not None:
+            plot.save_figure(Path(path), figure)
+        return figure
 
     def evaluate(self, episodes: int = EPISODES, seed: int = 0, greedy: bool | None = None) -> Evaluation:
         """Let every seed's agent play whole episodes, and learn nothing from them.
@@ -98,7 +121,14 @@ class Run:
     @property
     def title(self) -> str:
         """What the run is called in a picture."""
-        return f"{shown(self.config.env)} · {shown(self.config.rule)} · {plural(self.config.seeds, 'seed')}"
+        env = shown_with(self.config.env, self.config.env_options)
+        rule = shown_with(self.config.rule, self.config.rule_options)
+        return f"{env} · {rule} · {plural(self.config.seeds, self.unit)}"
+
+    @property
+    def unit(self) -> str:
+        """What its agents are to each other."""
+        return "member" if self.config.population else "seed"
 
     def plot(self, path: str | Path | None = None) -> Any:
         """The learning curve as a matplotlib figure; also written to `path`, if there is one."""
@@ -125,6 +155,7 @@ class Run:
             "final_return_per_seed": final,
             "normalised": None if mean is None else normalised(self.config.env, mean, self.config.env_options),
             **self.last_evaluation(),
+            **({"best_member": self.best, "turns": len(self.turns) - 1} if self.turns else {}),
             **({"no_animation": self.no_animation} if self.no_animation else {}),
             **({"stopped_by": self.stopped_by} if self.stopped_by else {}),
             **({"no_skills": self.no_skills} if self.no_skills else {}),
@@ -154,10 +185,15 @@ class Run:
         # Before the page, which reads it.
         write_json(self.folder / folders.SUMMARY, self.summary())
         self.plot(self.folder / folders.CURVE)
+        if self.turns:
+            self.plot_population(self.folder / folders.POPULATION)
+            facts = {"env": self.config.env, "rule": self.config.rule, "steps": self.steps_made, "member": self.best}
+            facts["final_return"] = self.final_returns[self.best] if self.rows else None
+            write_schedule(self.folder / folders.SCHEDULE, self.schedule, facts)
         write_train_page(self.folder)
 
     def write_animation(self, path: Path) -> None:
-        """A short film of the first seed's agent, small enough to be a part of the page."""
+        """A short film of the first seed's agent, or of a population's best, small enough to be a part of the page."""
         from rulax.envs.base import Environment, HostEnvironment
 
         if not isinstance(self.agent.environment, Environment | HostEnvironment):
@@ -217,6 +253,7 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
     # From the rows and not from summary.json, which a killed run does not have and a resumed one has outlived.
     finished = bool(rows) and rows[-1]["step"] >= config.steps
     run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
+    run.turns = read_turns(folder) if config.population else []
     run.own = own_objects(env, rule, config.env_options, config.rule_options)
     run.stopped_by = "" if finished else str(read_json(folder / folders.SUMMARY).get("stopped_by", ""))
     return run
@@ -247,7 +284,7 @@ def agents_of(prepared: Prepared, state: Any, step: int, rows: list[Row]) -> lis
     def one(seed: int) -> AgentHandle:
         task = trainer.task(state, seed) if config.task == "random" else None
         describe = functools.partial(describe_agent, prepared, seed, step, returns[seed])
-        return AgentHandle(trainer.agent(state, seed), prepared.environment, task, describe)
+        return AgentHandle(learning_from_all(trainer.agent(state, seed)), prepared.environment, task, describe)
 
     return [one(seed) for seed in range(config.seeds)]
 

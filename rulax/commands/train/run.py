@@ -42,11 +42,14 @@ from rulax.envs.base import EnvironmentFailed
 from rulax.envs.ranges import fold_ranges
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import jsonable, write_json
-from rulax.own import shown
+from rulax.learning.life import gradient_steps
+from rulax.methods.population import PopulationTrainer
+from rulax.own import shown_with
 from rulax.records import checkpoint
 from rulax.records import folder as folders
+from rulax.records.population import Turn, keep_turns, write_turns
 from rulax.records.rows import RESTARTS, Recorder, Row, RunLog, Writer
-from rulax.text import count, shown_return
+from rulax.text import count, plural, shown_return
 
 POINTS = 100  # of the curve, unless log_every says otherwise
 BACKUP_BYTES = 64 * 2**20  # states up to this size are copied before every chunk
@@ -69,7 +72,8 @@ def start(
     prepared, progress = prepare(config, environment, recipe), make_progress(config.quiet)
     # By shapes alone: the number of parameters is known before a single array is made.
     agent = jax.eval_shape(prepared.trainer.agent, prepared.trainer.skeleton())
-    progress.message(f"agent: {count(sum(leaf.size for leaf in jax.tree.leaves(split(agent)[0])))} parameters")
+    size = sum(leaf.size for leaf in jax.tree.leaves(split(agent)[0]))
+    progress.message(f"agent: {count(size)} parameters; {learning_note(prepared)}")
     if note := action_note(prepared):
         progress.message(note)
     return begin(prepared, progress, on_disk, callbacks=callbacks)
@@ -160,6 +164,14 @@ def first_reset(prepared: Prepared) -> Iterator[None]:
         raise TrainingStopped(f"'{prepared.config.env}' cannot be started: {error}") from error
 
 
+def learning_note(prepared: Prepared) -> str:
+    """How often the agent will learn within its budget of steps."""
+    trainer, learning = prepared.trainer, prepared.recipe.learning
+    note = plural(max(0, trainer.total_iterations - trainer.warm_iterations), "update")
+    each = gradient_steps(learning, 1)
+    return f"{note} of {each} gradient steps each" if each > 1 else note
+
+
 def announce(prepared: Prepared, progress: Silent) -> None:
     """Say how much host memory the run will take, while there is still time to refuse, and what it will not reach."""
     for text in (reserve(prepared), warm_up_note(prepared)):
@@ -186,8 +198,10 @@ class TrainJob:
         self.restarts_before = sum(row.get(RESTARTS) or 0 for row in self.log.rows)
         self.failure: EnvironmentFailed | None = None
         self.recent_return: float | None = None  # over the episodes that ended in the last chunk
-        self.title = f"{shown(self.config.env)} · {shown(self.config.rule)}"
+        env = shown_with(self.config.env, self.config.env_options)
+        self.title = f"{env} · {shown_with(self.config.rule, self.config.rule_options)}"
         self.checkpoint_minutes = self.config.checkpoint_minutes
+        self.turns: list[Turn] = keep_turns(folder, recorder.step) if folder and prepared.config.population else []
         self.caller = Caller([*own_callbacks(self.config), *callbacks], self.config.seed, self.config.eval_randomise)
 
     def work(self, driver: Driver) -> Iterator[None]:
@@ -223,6 +237,7 @@ class TrainJob:
                 self.state = backup
                 self.save()
             raise TrainingStopped(self.what_went_wrong(*bad))
+        self.record_turns()
         self.record(self.recorder.add(metrics, self.clock.seconds))
         # Where no episode ended in this chunk the bar keeps showing the last known return.
         if np.sum(metrics["episodes"]):
@@ -230,6 +245,15 @@ class TrainJob:
         # After the first chunk that learns: compiling would make the speed far too low, filling replay far too high.
         if self.recorder.step > self.trainer.warm_iterations * self.trainer.steps_per_iteration:
             self.pace.begin(self.recorder.step)
+
+    def record_turns(self) -> None:
+        """Write down what a population has done."""
+        if not isinstance(self.trainer, PopulationTrainer):
+            return
+        turns = [turn._asdict() for turn in self.trainer.told()]
+        self.turns += turns
+        if self.folder is not None:
+            write_turns(self.folder, turns)
 
     def record(self, rows: list[Row]) -> None:
         """Show finished rows to the callbacks, and write them down."""
@@ -263,7 +287,7 @@ class TrainJob:
         """The run as it stands; in its folder, the curve, the summary and the page."""
         # A run that a callback stopped comes here in the normal way, but its budget is not spent.
         run = Run(self.config, self.folder, self.log.rows, finished and self.trainer.done(self.state), self.clock.seconds)
-        run.source, run.stopped_by = (self.prepared, self.state), self.caller.stopped_by
+        run.source, run.stopped_by, run.turns = (self.prepared, self.state), self.caller.stopped_by, self.turns
         run.steps_per_second = self.pace.measure(self.recorder.step, self.config.steps)[0] * self.config.seeds
         run.cpu_seconds, run.made, run.last_failure = self.clock.cpu_seconds, self.recorder.step, self.trainer.last_failure
         # The chunk that failed has no row, so the restarts that led up to the failure are in no row either.
@@ -298,9 +322,10 @@ class TrainJob:
         size = self.trainer.steps_per_iteration
         # The recorder has not seen the bad chunk, so it stands where that chunk began.
         first = self.recorder.step + iteration * size
+        who = "member" if self.config.population else "seed"
         return (
             f"training stopped: {BAD.get(name, name)} was not a finite number in environment '{self.config.env}' between steps "
-            f"{first} and {first + size} of seed {seed}{self.what_is_kept()}"
+            f"{first} and {first + size} of {who} {seed}{self.what_is_kept()}"
         )
 
     def what_is_kept(self) -> str:

@@ -16,7 +16,7 @@ from rulax.rules.registry import recommended_steps
 from rulax.settings import setting
 
 DEFAULT_RULE = "ppo"  # until a rule of ours has earned the place on held-out environments
-WHAT, EVALUATION = "what to train", "evaluation and stopping"
+WHAT, EVALUATION, POPULATION = "what to train", "evaluation and stopping", "population based training"
 TUNING = ("tune", "trials", "tune_seeds", "tune_steps")  # fields of a sweep, of which a single run knows nothing
 Config = TypeVar("Config", bound="TrainConfig")
 
@@ -75,6 +75,15 @@ class TrainConfig(HostLoop, Running):
     """Agents per trial; all trials have the same seeds."""
     tune_steps: int = setting(0, "tuning", at_least=0)
     """Environment steps per agent in a trial [default: --steps]."""
+    population: int = setting(0, POPULATION, at_least=0, metavar="K")
+    """Train K agents as one population, whose hyper-parameters (--tune) change as they learn: bad ones go on as copies of good
+    ones, with other values. --tune names them, with a range (learning_rate=1e-4:1e-2:log) or without; 0 means no population."""
+    exploit: Literal["truncation", "tournament"] = setting("truncation", POPULATION)
+    """Who copies whom: the worst fifth somebody of the best fifth, or everybody whoever it draws and finds better."""
+    exploit_every: int = setting(0, POPULATION, at_least=0, metavar="STEPS")
+    """Environment steps per agent between two such turns [default: a 25th of the run]."""
+    schedule_file: str = setting("", POPULATION, hidden=True)
+    """What --schedule FILE names."""
     overrides: dict[str, Any] = setting(dict, settings=AGENTS)
     """Fields of Learning and Network that differ from what the rule recommends."""
 
@@ -89,6 +98,13 @@ def build_train(values: Mapping[str, Any], cls: type[Config] = TrainConfig) -> C
     if given.get("eval_randomise"):
         read = ranges_of(given.get("env", ""), "eval_randomise", given["eval_randomise"])
         given["eval_randomise"] = {name: write_union(union) for name, union in read.items()}
+    if str(given.get("schedule", "")).endswith(".json"):
+        # A file changes more than the step size, and the recipe's own schedule stays what it is.
+        given["schedule_file"] = given.pop("schedule")
+    if given.get("population"):
+        if given.get("seeds", given["population"]) != given["population"]:
+            raise UserError("a population is one run of --population agents: leave --seeds out, and repeat it with another --seed")
+        given["seeds"] = given["population"]
     # After the preset, which may name the rule that this depends on, or the steps themselves.
     given.setdefault("steps", recommended_steps(given.get("rule", DEFAULT_RULE)))
     return assemble(cls, given)
@@ -101,7 +117,8 @@ def check_train(config: TrainConfig) -> None:
         raise UserError(f"an agent is saved in a file that ends in .safetensors, not in '{config.save_best}'")
     if config.eval_randomise and not config.eval_every:
         raise UserError("eval_randomise is for evaluations during training, and there are none: give --eval-every STEPS too")
-    if config.tune:
+    check_population(config)
+    if config.tune and not config.population:
         raise UserError("in Python a search for settings is rulax.tune(env, space={...})")
     if not config.env and config.preset:
         example = load_preset(config.preset).get(EXAMPLE, "ENV")
@@ -109,3 +126,20 @@ def check_train(config: TrainConfig) -> None:
         raise UserError(f"which environment? '{config.preset}' names none; for example: {line} (`rulax envs` lists them all)")
     if not config.env:
         raise UserError("which environment? for example: rulax train catch (`rulax envs` lists them all)")
+
+
+def check_population(config: TrainConfig) -> None:
+    """What a population needs, and what is only for one."""
+    if config.population == 1:
+        raise UserError("a population of 1 has nobody to copy: give --population at least 2, or leave it out")
+    if not config.population:
+        given = [
+            name for name, value in (("exploit", config.exploit != "truncation"), ("exploit_every", config.exploit_every)) if value
+        ]
+        if given:
+            raise UserError(f"{given[0]} is for a population: give --population K and --tune too, or leave it out")
+        return
+    if config.schedule_file:
+        raise UserError(f"a population finds a schedule and does not follow one: leave --schedule {config.schedule_file} out")
+    if config.task == "random":
+        raise UserError("the members of a population need the same task, or their returns could not be compared: leave --task out")

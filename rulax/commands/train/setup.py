@@ -66,24 +66,37 @@ def prepare(
             f"steps ({config.steps}) is less than one iteration: {recipe.learning.streams} streams x "
             f"{recipe.learning.unroll} steps = {least}"
         )
+    changes = None
+    if config.population or config.schedule_file:
+        from rulax.commands.train.population import changing
+
+        with build.user_errors():
+            changes = changing(config, recipe, "rule" in custom)
+        config, recipe = changes.config, changes.recipe
     updates = config.steps // least * recipe.learning.epochs * recipe.learning.minibatches
     if updates >= MOST_UPDATES:
         raise UserError(f"steps ({config.steps}) means {updates} gradient steps, more than can be counted ({MOST_UPDATES})")
-    trainer = build.make_trainer(environment, recipe, config)
+    trainer = build.make_trainer(environment, recipe, config, *([changes.hyperparameters] if changes else []))
     try:
+        if changes:
+            trainer = changes.around(trainer)
         check_trainer(trainer, config)
     # Also Ctrl-C: a trainer of host environments holds its streams open, and nobody else could close them.
     except BaseException:
         trainer.close()
         raise
-    return Prepared(config, environment, recipe, trainer, make_record(config, recipe, custom))
+    return Prepared(config, environment, recipe, trainer, make_record(config, recipe, custom, changes.facts if changes else {}))
 
 
 # -- checks --------------------------------------------------------------------------------------------------------------------
 
 
 def check_task(config: TrainConfig, environment: Environment | HostEnvironment) -> None:
-    """Only environments with a distribution of tasks can draw one."""
+    """Only environments with a distribution of tasks can draw one, and not those that draw theirs inside."""
+    from rulax.envs.tasks import draws_tasks
+
+    if config.task == "random" and draws_tasks(environment):
+        raise UserError(f"task random is not possible in '{config.env}': it draws its tasks itself, again and again; leave it out")
     if config.task == "random" and environment.one_task:
         raise UserError(
             f"task random is not possible in '{config.env}': its library has no distribution of tasks; "
@@ -165,18 +178,20 @@ def action_note(prepared: Prepared) -> str:
 # -- the record ----------------------------------------------------------------------------------------------------------------
 
 
-def make_record(config: TrainConfig, recipe: Recipe, custom: list[str]) -> dict[str, Any]:
+def make_record(config: TrainConfig, recipe: Recipe, custom: list[str], more: dict[str, Any]) -> dict[str, Any]:
     """What config.json says: enough to repeat the run exactly, and to tell its checkpoints from others.
 
-    `custom` names what was an object of the user's own, which has no name that would make it again.
+    `custom` names what was an object of the user's own, which has no name that would make it again; `more` is what a population or
+    a schedule adds to that which fixes the result.
     """
     # Agents' settings are recorded resolved and not as overrides: a rule may recommend something else in a later version.
-    settings = recorded(config, *TUNING)
+    settings = recorded(config, *(name for name in TUNING if not (name == "tune" and config.population)))
     learning, network = dataclasses.asdict(recipe.learning), dataclasses.asdict(recipe.network)
     # The budget is not part of it, nor is where and how often something is written: a resumed run may change those.
     fixed = {name: settings[name] for name in FIXES_THE_RESULT}
     if config.overlap != "auto":  # at its default it is left out, so that folders from before it existed can go on
         fixed["overlap"] = config.overlap
+    fixed |= more
     parts = [fixed, earlier.original(learning, Learning), earlier.original(network, Network)]
     files = own.hashes(config.env, config.rule, recipe.network.torso, recipe.network.core)
     facts = {"custom": custom, "own_files": files, "fingerprint": fingerprint(parts)}

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rulax.commands.tables import make_table, print_places
 from rulax.commands.train.result import Run
 from rulax.evaluation.normalised import ends
+from rulax.evaluation.skill_words import SKILL_COLUMNS
 from rulax.records import folder as folders
 from rulax.report.plot import block_curve, seed_mean
 from rulax.rules.registry import RULES
 from rulax.text import count, duration
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 MOST_SEEDS = 20  # rows of the table
 
@@ -23,7 +29,9 @@ def show(run: Run) -> None:
 
     console = Console(highlight=False)
     summary = run.summary()
-    console.print(f"\n[bold]{run.title}[/]  return of training episodes")
+    # A rule of skills learns from its discriminator; a newcomer would take a flat curve of rewards for a failure.
+    whose = "what the environment pays in training episodes, which skills do not learn from"
+    console.print(f"\n[bold]{run.title}[/]  {whose if run.skills else 'return of training episodes'}")
     if run.config.rule in RULES:
         # A newcomer has not chosen the rule of the demonstration, and should know that nobody designed it.
         console.print(f"[dim]{run.config.rule}: {RULES[run.config.rule].summary}[/]")
@@ -32,7 +40,7 @@ def show(run: Run) -> None:
     for line in block_curve(seed_mean(run.returns), last, width=min(60, console.width - 14)):
         console.print(f"  {line}", markup=False)
     console.print()
-    table = make_table("seed", ["final return"])
+    table = make_table(run.unit, ["final return"])
     for seed, value in enumerate(summary["final_return_per_seed"][:MOST_SEEDS]):
         table.add_row(str(seed), cell(value))
     if len(summary["final_return_per_seed"]) > MOST_SEEDS:
@@ -40,6 +48,7 @@ def show(run: Run) -> None:
     if run.config.seeds > 1:
         table.add_row("[bold]mean[/]", f"[bold]{cell(summary['final_return'])}[/]")
     console.print(table)
+    show_found(run, console)
     if summary["final_return"] is None and can_be_limited(run):
         console.print("[yellow]no episode ended; with a time limit they do:[/] --env-options max_episode_steps=200")
     for name, what in (("greedy", "greedy actions"), ("sampled", "actions as in training")):
@@ -63,10 +72,24 @@ def show(run: Run) -> None:
         ("run folder", run.folder),
         ("the curve", f"{run.folder}/{folders.CURVE}"),
         ("train on", f"rulax train --resume {run.folder}" + (f" --steps {2 * run.config.steps}" if run.finished else "")),
-        ("watch it", f"rulax play {run.folder}"),
+        ("watch it", f"rulax play {run.folder}" + (f" --agent {run.best}" if run.best else "")),
+        *([("schedule", f"{run.folder}/{folders.SCHEDULE}")] if run.turns else []),
         ("in Python", f"rulax.load('{run.folder}').agent.act(observation)"),
         ("the page", f"{run.folder}/{folders.REPORT}"),
     )
+
+
+def show_found(run: Run, console: Console) -> None:
+    """What a rule of skills or a population found beside returns."""
+    if run.skills:
+        skills = make_table(SKILL_COLUMNS[0], list(SKILL_COLUMNS[1:]))
+        for seed, found in enumerate(run.skills[:MOST_SEEDS]):
+            skills.add_row(*found.row(str(seed)))
+        console.print(skills)
+    if run.turns:
+        copies = sum(parent != member for turn in run.turns for member, parent in enumerate(turn["parents"]))
+        settings = ", ".join(f"{name} {value:.3g}" for name, value in run.schedule[-1].items() if name != "step")
+        console.print(f"[bold]best: member {run.best}[/]  ({settings} at the end; {copies} copies in {len(run.turns) - 1} turns)")
 
 
 def can_be_limited(run: Run) -> bool:

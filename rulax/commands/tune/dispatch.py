@@ -1,4 +1,4 @@
-"""What `rulax train` calls: a single run, or with `--tune` a search for settings."""
+"""What `rulax train` calls: a single run, which may be a population, or with `--tune` alone a search for settings."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def is_sweep(values: dict[str, Any]) -> bool:
     """Whether these are settings of a search for settings, or the folder of one."""
     if values.get("resume"):
         return folders.read_config(Path(values["resume"]))["kind"] == "tune"
-    tuned = build_train(values, TrainConfig).tune  # of a preset too
-    without = [name for name in TUNING if name in values]
+    config = build_train(values, TrainConfig)  # with a preset too
+    tuned = config.tune and not config.population  # a population tunes while it trains
+    without = [name for name in TUNING if name in values and not (name == "tune" and config.population)]
     if without and not tuned:
         raise UserError(f"{flag_name(without[0])} is for a search for settings: give --tune KEY=LOW:HIGH too, or leave it out")
     return bool(tuned)

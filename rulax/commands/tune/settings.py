@@ -38,6 +38,8 @@ def build_tune(values: Mapping[str, Any]) -> TuneConfig:
     config = dataclasses.replace(config, tune=join_tuning(config.tune), tune_steps=config.tune_steps or config.steps)
     check_train(dataclasses.replace(config, tune=()))
     check_bounds(config)
+    if config.population or config.schedule_file:
+        raise UserError("a search for settings trains with fixed ones; a population is rulax train ENV --population K --tune NAME")
     # A trial that may stop early is not comparable with the others, and each would overwrite the best agent of the one before.
     early = [name for name, given in (("stop_at", config.stop_at != math.inf), ("patience", config.patience)) if given]
     early += ["save_best"] if config.save_best else []

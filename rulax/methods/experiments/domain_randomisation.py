@@ -1,4 +1,7 @@
-"""The table of Packer et al. (2018): four environments, trained as they are (D) and randomised (R), tested inside and outside."""
+"""The table of Packer et al. (2018): four environments, trained as they are (D) and randomised (R), tested inside and outside.
+
+Settings were chosen by successes in D and R of agents with other seeds than those of the results; no test in E was looked at.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from rulax.methods.domain_randomisation import (
     LIMIT,
     TESTS,
     UPRIGHT,
+    Criterion,
     Domain,
     Version,
     arrived_within,
@@ -70,7 +74,7 @@ PENDULUM = Domain(
 
 @dataclasses.dataclass(frozen=True)
 class DomainSetup:
-    """A domain, how long an agent trains in each version, and what is asked of the result."""
+    """A domain, how an agent trains in each version, and what is asked of the result."""
 
     domain: Domain
     steps: int
@@ -79,6 +83,7 @@ class DomainSetup:
     learning: dict[str, Any] = dataclasses.field(default_factory=dict)
     options: dict[str, Any] = dataclasses.field(default_factory=dict)  # of PPO
     episodes: int = 1000
+    also: dict[str, Criterion] = dataclasses.field(default_factory=dict)  # other criteria, which are only recorded
 
     def recipe(self) -> Recipe:
         """PPO with the paper's network."""
@@ -122,10 +127,20 @@ class DomainRun(SeedRun):
     def test(self) -> Tested:
         # If time ran out, the agent as it is; and where a version was never begun, the last one that was.
         agents = {version: self.agents.get(version, self.trainer.agent(self.state)) for version in TRAINED_IN}
-        play = {version: player(self.setup, version) for version in ("D", "R", "E")}
+        play = players(self.setup)
         rates = {way: success_rates(play, agents, way == "greedy") for way in ("greedy", "sampled")}
         untrained = dict.fromkeys(TRAINED_IN, self.trainer.agent(self.trainer.init(jax.random.key(self.seed + 1))))
-        return report(self.setup, rates, summary(success_rates(play, untrained, False)))
+        tested = report(self.setup, rates, summary(success_rates(play, untrained, False)))
+        for name, criterion in self.setup.also.items():
+            domain = dataclasses.replace(self.setup.domain, succeeded=criterion)
+            found = summary(success_rates(players(dataclasses.replace(self.setup, domain=domain)), agents, True))
+            tested.details.update(zip((f"interpolation, {name}", f"extrapolation, {name}"), found, strict=True))
+        return tested
+
+
+def players(setup: DomainSetup) -> dict[str, Callable[[Agent, bool], Array]]:
+    """`player` of each version."""
+    return {version: player(setup, version) for version in ("D", "R", "E")}
 
 
 def player(setup: DomainSetup, version: Version) -> Callable[[Agent, bool], Array]:
@@ -172,18 +187,33 @@ def experiment(
     )
 
 
-def tiny_and_full(full: DomainSetup) -> dict[Suite, DomainSetup]:
-    """Where a minute is too short to learn anything the quick suite only shows that all of it runs."""
-    return {"quick": dataclasses.replace(full, steps=4096, episodes=64), "full": full}
+def with_quick(full: DomainSetup, steps: int, **learning: Any) -> dict[Suite, DomainSetup]:
+    """Both suites: the quick one has fewer steps and test episodes, and may learn in another way."""
+    quick = dataclasses.replace(full, steps=steps, episodes=500, also={}, learning=full.learning | learning)
+    return {"quick": quick, "full": full}
 
 
 STEPS = 15_000 * LIMIT  # as many as the paper's 15,000 episodes have at most
-CARTPOLE_SETUP = DomainSetup(CARTPOLE, STEPS, (100.0, 94.0), 93.63)
+# Some of the observations are hundreds of times smaller than others; without this a car never sees how fast it is.
+SEEN = {"normalise_observations": True}
+# Episodes must end in the unroll that they are judged in. As many updates as the paper's learn from all before some do.
+EPOPT = {"worst": 0.1, "worst_after": 100, "unroll": 256, "minibatches": 32, "shuffle": "steps"}
+FEW = {"streams": 8, "worst_after": 20, "minibatches": 8}  # of the quick suite
+# Kept random and with small weights, a policy stays close to a linear one, which balances almost any pole; a third of the steps is
+# enough, and an agent that trains on with one set of constants only gets used to them.
+SMOOTH = {"unroll": 64, "weight_decay": 0.3}
+CARTPOLE_SETUP = DomainSetup(CARTPOLE, STEPS // 3, (100.0, 94.0), 93.63, SMOOTH, {"entropy_cost": 0.05})
+MOUNTAIN_CAR_SETUP = DomainSetup(MOUNTAIN_CAR, STEPS // 2, (85.0, 90.3), 90.21, SEEN)
+ACROBOT_SETUP = DomainSetup(ACROBOT, STEPS // 2, (73.5, 68.0), 67.94, SEEN, also={"within 90 steps": arrived_within(90)})
+SLOW = {"normalise_rewards": True, "unroll": 64, "learning_rate": 5e-4, "weight_decay": 0.1}
+PENDULUM_SETUP = DomainSetup(PENDULUM, STEPS // 2, (99.9, 90.3), 90.27, SLOW)
+CARTPOLE_EPOPT = DomainSetup(CARTPOLE, STEPS, (99.5, 73.6), 73.6, SMOOTH | EPOPT, CARTPOLE_SETUP.options)
+MOUNTAIN_CAR_EPOPT = DomainSetup(MOUNTAIN_CAR, STEPS, (84.86, 87.42), 87.42, SEEN | EPOPT)
 EXPERIMENTS = (
     experiment(
         "cartpole",
         "force, length and mass of the pole; at least 195 of 200 steps",
-        {"quick": dataclasses.replace(CARTPOLE_SETUP, steps=100_000, episodes=500), "full": CARTPOLE_SETUP},
+        with_quick(CARTPOLE_SETUP, 100_000),
         "A2C",
         quick_goal=50.0,
         minutes=3,
@@ -191,25 +221,42 @@ EXPERIMENTS = (
     experiment(
         "mountain-car",
         "force and mass; at the goal within 110 steps",
-        tiny_and_full(DomainSetup(MOUNTAIN_CAR, STEPS, (85.0, 90.3), 90.21)),
+        with_quick(MOUNTAIN_CAR_SETUP, 250_000),
         "PPO",
-        quick_goal=None,
+        quick_goal=80.0,  # a car that always drives to the right gets 72
         minutes=3,
     ),
     experiment(
         "acrobot",
         "length, mass and inertia of the links; at the goal within 80 steps",
-        tiny_and_full(DomainSetup(ACROBOT, STEPS, (73.5, 68.0), 67.94)),
+        with_quick(ACROBOT_SETUP, 150_000),
         "A2C with a recurrent policy",
-        quick_goal=None,
+        quick_goal=20.0,
         minutes=4,
     ),
     experiment(
         "pendulum",
         "length and mass; the last 100 of 200 steps within 60 degrees of upright",
-        tiny_and_full(DomainSetup(PENDULUM, STEPS, (99.9, 90.3), 90.27)),
+        with_quick(PENDULUM_SETUP, 200_000, unroll=32, learning_rate=1e-3),
         "A2C",
-        quick_goal=None,
+        quick_goal=50.0,
         minutes=4,
+    ),
+    experiment(
+        "cartpole-epopt",
+        "the same as cartpole, learned from the worst tenth of the episodes",
+        with_quick(CARTPOLE_EPOPT, 100_000, **FEW),
+        "EPOpt with PPO",
+        # None: with few steps the result is luck (87.9 and 1.9 with the same seed, before and after a change of rounding).
+        quick_goal=None,
+        minutes=3,
+    ),
+    experiment(
+        "mountain-car-epopt",
+        "the same as mountain-car, learned from the worst tenth of the episodes",
+        with_quick(MOUNTAIN_CAR_EPOPT, 250_000, **FEW),
+        "EPOpt with PPO",
+        quick_goal=75.0,
+        minutes=3,
     ),
 )

@@ -29,15 +29,15 @@ from rulax.methods.experiments.adaptation import (
     policy_optimiser,
     sampled_tasks,
 )
-from rulax.methods.maesn import MAESN, latent_learner, rule_without_noise, start_from_prior, training_tasks
+from rulax.methods.maesn import MAESN, latent_learner, rule_with_credit, rule_without_noise, start_from_prior, training_tasks
 from rulax.methods.maml import MAML
 from rulax.rules.likelihood_ratio import likelihood_ratio
 from rulax.settings import Network
 from rulax.types import Array, Experience, Metrics, PyTree, now, strong
 
 SIZES = {
-    "quick": PolicySizes(total=300, updates=1, hidden=(32, 32), meta_rate=5e-3, tested=100, chunk=20),
-    "full": PolicySizes(total=600, tasks=40, updates=1, hidden=(64, 64), meta_rate=5e-3, chunk=20),
+    "quick": PolicySizes(total=300, updates=1, hidden=(32, 32), deviation=0.5, meta_rate=5e-3, tested=100, chunk=20),
+    "full": PolicySizes(total=600, tasks=40, updates=1, hidden=(64, 64), deviation=0.5, meta_rate=5e-3, chunk=20),
 }
 ENVIRONMENT = HalfCircle()
 TRAINING_TASKS = 100
@@ -45,8 +45,11 @@ LATENT = 2  # numbers of the latent variable
 # A latent variable is drawn once per episode, but losses are means over its 20 steps: so its step size is 20 times what it would
 # be for a loss per episode, and the weight of its divergence, 0.1 per episode, a 20th.
 LATENT_RATE = 20 * 5.0
+# A tenth for its deviation: the gradient widens it wherever a latent variable far from 0 did well, which is of no use.
+SPREAD_RATE = LATENT_RATE / 10
 RATE = 0.01  # of all other parameters
 KL_WEIGHT = 0.1 / 20
+EXPLORATION = 5.0  # about what one paid episode of 20 is worth where advantages are standardised
 SHARE, HITS, COVERAGE = 0.6, 0.7, 3.0  # goals: of the oracle's return, of episodes that meet the goal, of MAML's coverage
 SECTORS = 36  # of the half circle, 5 degrees each
 OUT = 0.8  # as far from the start as the nearest place where a goal is met
@@ -59,17 +62,16 @@ def start(suite: Suite, seed: int) -> SeedRun:
 
 
 def latent_setup(sizes: PolicySizes) -> AdaptationSetup:
-    """MAESN in one dense and sparse world."""
-    learner, shown = latent_learner(likelihood_ratio()), with_noise(ENVIRONMENT, LATENT)
+    """MAESN, trained with dense and sparse rewards, tested with sparse ones."""
+    learner, shown = latent_learner(rule_with_credit(likelihood_ratio())), with_noise(ENVIRONMENT, LATENT)
     dense = finite_set(with_noise(HalfCircle(dense=True), LATENT), TRAINING_TASKS)
     tasks = updated_sparsely(training_tasks(dense, ENVIRONMENT.horizon, sizes.trajectories))
-    method = MAESN(
-        policy_maml(tasks, learner, sizes)._replace(outer=rule_without_noise(likelihood_ratio(clip=sizes.clip))), KL_WEIGHT
-    )
+    outer = rule_without_noise(likelihood_ratio(clip=sizes.clip))
+    method = MAESN(policy_maml(tasks, learner, sizes)._replace(outer=outer), KL_WEIGHT, EXPLORATION)
 
     def init_params(key: Array) -> maesn.MAESNParams:
-        agent = make_latent_agent(key, shown.observation, shown.num_actions, Network(hidden=sizes.hidden))
-        return maesn.init_params(agent, TRAINING_TASKS, LATENT_RATE, RATE)
+        agent = make_latent_agent(key, shown.observation, shown.num_actions, Network(hidden=sizes.hidden), sizes.deviation)
+        return maesn.init_params(agent, TRAINING_TASKS, LATENT_RATE, SPREAD_RATE, RATE)
 
     unseen = environment_tasks(shown, ENVIRONMENT.horizon, sizes.trajectories)._replace(init=start_from_prior)
     return half_circle_setup(init_params, functools.partial(maesn.meta_update, method), unseen, learner, sizes)
@@ -81,7 +83,7 @@ def maml_setup(sizes: PolicySizes) -> AdaptationSetup:
     tasks = updated_sparsely(environment_tasks(HalfCircle(dense=True), ENVIRONMENT.horizon, sizes.trajectories))
     update = functools.partial(maml.meta_update, policy_maml(tasks, learner, sizes))
     unseen = environment_tasks(ENVIRONMENT, ENVIRONMENT.horizon, sizes.trajectories)
-    return half_circle_setup(init_gaussian(ENVIRONMENT, sizes.hidden), update, unseen, learner, sizes)
+    return half_circle_setup(init_gaussian(ENVIRONMENT, sizes), update, unseen, learner, sizes)
 
 
 def policy_maml(tasks: Tasks, learner: Learner, sizes: PolicySizes) -> MAML:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -14,7 +15,7 @@ from rulax.envs import point, velocity
 from rulax.envs.regression import Sinusoid
 from rulax.learning.optimisers import make_optimiser
 from rulax.learning.update import Learner
-from rulax.methods.adaptation import environment_tasks, regression_tasks
+from rulax.methods.adaptation import Adaptation, environment_tasks, mean_return_of_all, regression_tasks
 from rulax.methods.base import WORST_MARGIN, Experiment, Published, Reference, SeedRun, Suite, Tested
 from rulax.methods.experiments.adaptation import (
     TEST_UPDATES,
@@ -37,7 +38,7 @@ from rulax.methods.maml import MAML, meta_update
 from rulax.rules.likelihood_ratio import likelihood_ratio
 from rulax.rules.regression import regression
 from rulax.settings import Learning, Network
-from rulax.types import PyTree
+from rulax.types import Array, PyTree
 
 ESTIMATORS = {"backprop": backprop, "first_order": first_order}
 POINT = {1: -11.68, 2: -3.33, 3: -3.23}  # published returns after so many updates
@@ -47,7 +48,7 @@ CHEETAH = {1: 0.68, 3: 0.92}  # share of the gap to the oracle that the publishe
 
 POINT_SIZES = {
     "quick": PolicySizes(total=20, tasks=10, trajectories=10, hidden=(32, 32), tested=100),
-    "full": PolicySizes(total=150, pretraining=30),
+    "full": PolicySizes(total=150, deviation_rate=3.0, pretraining=30),
 }
 VELOCITY_SIZES = {
     "quick": PolicySizes(total=10, tasks=10, trajectories=10, hidden=(32, 32), tested=100),
@@ -60,11 +61,11 @@ SINUSOID_FULL = RegressionSizes(
     validated=10,
     rate=0.01,
     meta_rate=1e-3,
-    updates=1,
+    updates=2,  # the paper trains for one, and tests ten: later ones are better if not only the first is trained
     hidden=(40, 40),
     tested=2000,  # of 20,000 tasks gradient descent diverged on at least one, which made their mean meaningless
 )
-SINUSOID_SIZES = {"quick": SINUSOID_FULL._replace(total=4000), "full": SINUSOID_FULL}
+SINUSOID_SIZES = {"quick": SINUSOID_FULL._replace(total=4000, updates=1), "full": SINUSOID_FULL}
 
 
 # -- environments -----------------------------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ def policy_setup(
         memory="mixed",
     )
     return AdaptationSetup(
-        init_agent=init_gaussian(environment, sizes.hidden),
+        init_agent=init_gaussian(environment, sizes),
         meta_update=functools.partial(meta_update, method),
         optimiser=method.optimiser,
         total=sizes.total,
@@ -104,15 +105,24 @@ def policy_setup(
 def start_point(estimator: str, suite: Suite, seed: int) -> SeedRun:
     """Navigation to goals that have to be found."""
     environment = point.Point()
-    report = functools.partial(report_point, environment)
-    return AdaptationRun(policy_setup(environment, POINT_SIZES[suite], estimator, report), seed)
+    setup = policy_setup(environment, POINT_SIZES[suite], estimator, functools.partial(report_point, environment))
+    return AdaptationRun(setup._replace(test=setup.test._replace(measure=measure_point)), seed)
+
+
+def measure_point(adaptation: Adaptation) -> Array:
+    """[2 (updates + 1)]: the scores, returns of first episodes, then the means over all whole episodes of the same batches."""
+    return jnp.concatenate([adaptation.scores, jax.vmap(mean_return_of_all)(adaptation.validation)])
 
 
 def report_point(environment: point.Point, scores: Scores, tasks: PyTree) -> Tested:
-    """The metric is the return after three updates; the details hold the worst margin over the published figures."""
-    learned = scores["learned"].mean(0)
+    """The metric is the return after three updates; the details hold the worst margin over the published figures.
+
+    Those are means over all episodes of a batch. `all_1`, ... are ours by that measure; the margin is that of first episodes.
+    """
+    learned, by_all = np.split(scores["learned"].mean(0), 2)
     best = float(jax.vmap(functools.partial(point.best_return, environment))(tasks).mean())
     details = {f"return_{n}": float(value) for n, value in enumerate(learned)}
+    details |= {f"all_{n}": float(value) for n, value in enumerate(by_all)}
     details[WORST_MARGIN] = min(float(learned[n]) - value for n, value in POINT.items())
     details["gap_closed_1"], details["gap_closed_3"] = (gap_closed(scores["learned"], best, n).mean() for n in (1, 3))
     reference = Reference("oracle, published", POINT_ORACLE, "oracle")

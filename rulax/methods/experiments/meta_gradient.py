@@ -15,7 +15,7 @@ from rulax.envs.choice import DelayedChoice
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.rollout import act, begin
 from rulax.learning.train import COMPILE_FAST, CompiledTrainer, Trainer, TrainerConfig, TrainState
-from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Reference, SeedRun, Suite, Tested
+from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Reference, SeedRun, Suite, Tested
 from rulax.methods.experiments.meta_gradient_mrp import MRP_EXPERIMENTS
 from rulax.methods.loop import Loop
 from rulax.methods.meta_gradient import MetaGradient, context_of, init_online_state, meta_update, online_problem
@@ -162,7 +162,6 @@ EXPERIMENTS = (
         goal=1.12,
         quick_goal=0.95,  # of a perfect learner's return with 0.99, which is the maximum here: delays are short; chance is 0.8
         start=functools.partial(DelayedChoiceRun, SETUPS),
-        published=Published(287.6 / 257.1, "Xu et al. 2018, 57 Atari games, median, meta-learned over fixed 0.995", "M"),
         minutes=5,
     ),
     *MRP_EXPERIMENTS,
