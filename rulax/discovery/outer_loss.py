@@ -54,8 +54,17 @@ def target_mean(target: Array) -> Array:
     return jnp.square(jnp.mean(target))
 
 
+def target_squares(targets: PyTree, batch: Batch) -> Penalties:
+    """Of a learned policy gradient: mean squares of its weights and of y's target distributions (Oh et al. 2020)."""
+    peaked = jnp.sum(jnp.square(jax.nn.softmax(targets["state_prediction"])), -1)
+    squares = {"policy_weight_square": jnp.square(targets["policy_weight"]), "state_prediction_square": peaked}
+    return {name: masked_mean(square, batch.experience.valid) for name, square in squares.items()}
+
+
 def penalties(targets: PyTree, batch: Batch) -> Penalties:
-    """All penalties on the targets of one update, named scalars; a rule without policy targets has none."""
+    """All penalties on the targets of one update, named scalars; a rule without targets for the policy has none."""
+    if isinstance(targets, dict) and "policy_weight" in targets:
+        return target_squares(targets, batch)
     if not isinstance(targets, dict) or "policy" not in targets:
         return {}
     made = ("policy", "state_prediction", "action_prediction")
@@ -82,11 +91,11 @@ def outer_loss(
     policy_loss = policy_gradient_loss(now_taken(predictions), experience, advantage)
     policy_spread = policy_entropy(now_taken(predictions), experience)
     spreads = prediction_entropy(predictions, experience)
-    means = [value for name, value in penalties.items() if name.endswith("_mean")]
+    drifts = [value for name, value in penalties.items() if name != "target_kl"]
     regulariser = (
         -settings.policy_entropy_cost * policy_spread
         - settings.prediction_entropy_cost * sum(spreads.values())
-        + settings.target_mean_cost * sum(means)
+        + settings.target_mean_cost * sum(drifts)
         + settings.target_kl_cost * penalties.get("target_kl", jnp.zeros(()))
     )
     metrics = {"policy_loss": policy_loss, "regulariser": regulariser, "policy_entropy": policy_spread}

@@ -52,7 +52,7 @@ class Discovery:
     target_kl_cost: float = setting(1e-2, at_least=0)
     """Penalty on KL(slow policy || policy target), which keeps targets near."""
     target_mean_cost: float = setting(1e-3, at_least=0)
-    """Penalty on the squared mean of each target's logits, which keeps them from drifting."""
+    """Penalty that keeps targets from drifting: on the squared mean of each target's logits, and for rule lpg on mean squares."""
     critic_hidden: tuple[int, ...] = setting((256, 256), at_least=1, not_empty=True)
     """Widths of the hidden layers of the critic, which discovery alone uses."""
     critic_activate_last: bool = setting(True, before=True)

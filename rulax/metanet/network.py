@@ -77,7 +77,7 @@ class MetaNetwork(eqx.Module):
         """
         encoders = (self.encoder,) if self.lifetime is None else (self.encoder, self.lifetime.encoder)
         encodings = encode(encoders, signals)
-        recurrent = unroll_backwards(self.trajectory, encodings[0], signals.ends)
+        recurrent = unroll_backwards(self.trajectory, encodings[0].inputs, signals.ends, encodings[0].handed_on)
         # By the memory before this update, which does not know this batch.
         features = recurrent if self.gate is None else recurrent * self.gate(memory.hidden)
         per_action = self.policy_set(encodings[0].actions, features)
@@ -92,20 +92,21 @@ class MetaNetwork(eqx.Module):
         return memory, MetaReading(targets, summary, tuple(encodings), recurrent, features)
 
 
-def unroll_backwards(lstm: LSTM, encoding: Encoding, ends: Array) -> Array:
+def unroll_backwards(lstm: LSTM, inputs: Array, ends: Array, handed_on: Array | None = None) -> Array:
     """Run an LSTM from the last step to the first, clearing its state where an episode ends.
 
     Args:
         lstm: the cell.
-        encoding: the inputs [T, B, I] of every step. Where predictions may not bootstrap, a step's output still depends on its own
-            predictions, but the state that it hands to the step before is computed from `encoding.handed_on`.
+        inputs: [T, B, I], of every step.
         ends: [T, B], True where nothing may reach back across a step.
+        handed_on: [T, B, I], from which the state is computed that a step hands to the one before, if not from its inputs: where
+            predictions may not bootstrap, a step's output still depends on its own predictions, but no other step's does.
 
     Returns:
         The outputs, [T, B, H].
     """
-    shown = lstm.project(encoding.inputs)  # all inputs in one product; only the hidden state's has to wait
-    handed_on = None if encoding.handed_on is None else lstm.project(encoding.handed_on)
+    shown = lstm.project(inputs)  # all inputs in one product; only the hidden state's has to wait
+    handed_on = None if handed_on is None else lstm.project(handed_on)
 
     def step(state: LSTMState, inputs: tuple[Array, Array | None, Array]) -> tuple[LSTMState, Array]:
         shown, handed_on, end = inputs

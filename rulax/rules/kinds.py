@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rulax.errors import suggestion
 from rulax.metanet.sizes import Constants, Sizes
+from rulax.rules.lpg_sizes import LpgConstants, LpgSizes
 from rulax.rules.lpo_sizes import DriftConstants, DriftSizes
 
 PREFIX = "rulax."  # of the kind that the metadata of a file names
@@ -23,7 +24,11 @@ class Kind(NamedTuple):
     constants: type  # hand-chosen numbers, which may be changed later
 
 
-KINDS = {"disco": Kind(Sizes, Constants), "lpo": Kind(DriftSizes, DriftConstants)}
+KINDS = {
+    "disco": Kind(Sizes, Constants),
+    "lpg": Kind(LpgSizes, LpgConstants),
+    "lpo": Kind(DriftSizes, DriftConstants),
+}
 
 
 def kind_of(sizes: Any) -> str:

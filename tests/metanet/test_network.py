@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from rulax.agents.layers import LSTM
-from rulax.metanet.encoder import Encoding
 from rulax.metanet.estimates import nothing_follows, outcome_known
 from rulax.metanet.network import MetaNetwork, as_in_reference, unroll_backwards
 from rulax.metanet.sizes import Sizes
@@ -110,7 +109,7 @@ def test_a_step_that_starts_an_episode_happened_even_if_nothing_may_be_learned_f
 def test_the_backward_lstm_is_a_plain_lstm_run_backwards():
     lstm = LSTM(jax.random.key(0), 3, 4)
     inputs, ends = jax.random.normal(jax.random.key(1), (5, 2, 3)), jnp.zeros((5, 2), bool).at[2, 0].set(True)
-    outputs = unroll_backwards(lstm, Encoding(inputs, None, inputs), ends)
+    outputs = unroll_backwards(lstm, inputs, ends)
     state = lstm.initial((2,))
     for t in reversed(range(5)):
         state = jax.tree.map(lambda x, t=t: jnp.where(ends[t][:, None], 0, x), state)

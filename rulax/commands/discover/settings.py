@@ -38,8 +38,8 @@ class DiscoverConfig(Running):
     validation: tuple[str, ...] = setting((), WHAT, metavar="ENV")
     """Families that no agent of discovery lives in; the best rule is the one that does best there."""
     rule: str = setting("", WHAT, metavar="KIND")
-    """Kind of rule to discover: disco, targets from a meta-network, or lpo, a drift function that starts as PPO's [default: what
-    --init or the suite says, else disco]."""
+    """Kind of rule to discover: disco, targets from a meta-network, lpg, a learned policy gradient, or lpo, a drift function that
+    starts as PPO's [default: what --init or the suite says, else disco]."""
     init: str = setting("", WHAT, metavar="NAME|FILE")
     """Rule to start from, for example disco103 or a rule file, which then sets the sizes [default: a random one]."""
     rule_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")

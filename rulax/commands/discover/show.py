@@ -15,7 +15,7 @@ from rulax.records import folder as folders
 from rulax.text import count, duration
 
 LICENCE = "Apache-2.0"
-STARTS = {"disco": "random weights", "lpo": "PPO, whose drift it starts with"}  # of each kind of rule
+STARTS = {"disco": "random weights", "lpg": "random weights", "lpo": "PPO, whose drift it starts with"}  # of each kind of rule
 
 
 # -- the card ------------------------------------------------------------------------------------------------------------------
