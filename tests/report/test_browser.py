@@ -164,9 +164,13 @@ def test_the_theme_follows_the_system_and_the_button(open_page, two_lines: Path,
     assert page.evaluate(paper) == (night if dark else light)
     page.locator("#theme").click()
     assert page.evaluate(paper) == (light if dark else night)
-    page.wait_for_timeout(1000)  # the browser hands what a page stores to another process, which is in no hurry on a busy machine
-    page.reload()
-    assert page.evaluate(paper) == (light if dark else night)  # remembered
+    # The browser hands what a page stores to another process, which is in no hurry on a busy machine.
+    for _ in range(20):
+        page.wait_for_timeout(500)
+        page.reload()
+        if page.evaluate(paper) == (light if dark else night):
+            return
+    pytest.fail("the choice is not remembered")
 
 
 def test_a_telephone_needs_no_scrolling_sideways(open_page, tmp_path: Path) -> None:
