@@ -21,19 +21,28 @@ def make_family(learning: Learning = LEARNING, **settings) -> Family:
     return Family("counter", Counter(num_actions=ACTIONS), Recipe(smooth_rule(), learning, NETWORK), chosen)
 
 
-@functools.cache
+# Kept per precision: what a test in float64 made first would otherwise be given to those in float32 as well.
 def population(agents: int = 2):
     """Fresh members of `make_family()`, [K]; nobody changes them."""
-    # Also inside of a function that is being compiled: cached tracers would leak into the next test.
-    with jax.ensure_compile_time_eval():
-        return jax.jit(lambda key: init_population(make_family(agents=agents), key))(jax.random.key(0))
+    return made_population(agents, jax.config.jax_enable_x64)
 
 
 def member(index: int = 0):
     return jax.tree.map(lambda x: x[index], population())
 
 
-@functools.cache
 def rule_params():
+    return made_rule_params(jax.config.jax_enable_x64)
+
+
+@functools.cache
+def made_population(agents: int, x64: bool):
+    # Also inside of a function that is being compiled: cached tracers would leak into the next test.
+    with jax.ensure_compile_time_eval():
+        return jax.jit(lambda key: init_population(make_family(agents=agents), key))(jax.random.key(0))
+
+
+@functools.cache
+def made_rule_params(x64: bool):
     with jax.ensure_compile_time_eval():
         return jax.jit(smooth_rule().init)(jax.random.key(1))
