@@ -113,14 +113,14 @@ def parts(trainer: Any, state: Any, step: Any) -> tuple[Any, Any, Any]:
     fresh = host_replay.to_store(acted.fresh, trainer.environment.observation, trainer.environment.frames)
     drawn = host_replay.mix(None, fresh, learning.batch or learning.streams, 0.0, acted.keys.learn)
     leaves, actor, keys = jax.tree.leaves(life.learner_state.params), acted.actor, acted.keys
-    shown, first = (trainer._join(np.asarray(x)) for x in (actor.observation, actor.first))
+    shown, first = (trainer.acting.join(np.asarray(x)) for x in (actor.observation, actor.first))
     actions = np.random.default_rng(0).integers(0, trainer.environment.num_actions, (learning.unroll, learning.streams))
 
     def decide(observation: Any, number: int) -> np.ndarray:
-        return np.asarray(trainer._decide(leaves, observation, first, actor.memory, keys.act, np.int32(number))[0])
+        return np.asarray(trainer.acting.decide(leaves, observation, first, actor.memory, keys.act, np.int32(number))[0])
 
     def update() -> None:
-        jax.block_until_ready(trainer._update(trainer.rule_params, life.learner_state, drawn, keys.learn))
+        jax.block_until_ready(trainer._update(trainer.rule_params, trainer.numbers, life.learner_state, drawn, keys.learn))
 
     def bare() -> None:
         for action in actions:

@@ -15,11 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.discovery.bound import bound_of
+from rulax.discovery.host import HostLives, recorded_problem
 from rulax.discovery.memory import STRATEGIES
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import DiscoveryState, Programs, estimate, make_problem, meta_step, optimise
 from rulax.discovery.population import Family, Member, init_population, listed, refresh
 from rulax.discovery.settings import PERTURBING
+from rulax.discovery.shares import ACTING, Shares
+from rulax.envs.adapters.restart import MOST_RESTARTS
 from rulax.learning.train import COMPILE_FAST
 from rulax.metanet.network import as_in_reference
 from rulax.parallel.together import together
@@ -35,12 +38,18 @@ class Plan(NamedTuple):
 
 
 class Discoverer:
-    """Discovers one rule in several families of environments. All families share the rule and the number of agents."""
+    """Discovers one rule in several families of environments. All families share the rule and the number of agents.
 
-    def __init__(self, families: Sequence[Family], total_steps: int):
+    Streams of host environments are opened with the first meta-step, and a state that was saved starts new ones, with replay that
+    is filled again to its warm-up: neither is part of the state. `close` releases them.
+    """
+
+    def __init__(self, families: Sequence[Family], total_steps: int, most_restarts: int = MOST_RESTARTS):
         self.families = tuple(families)
         self.settings = families[0].settings
-        self.total_steps = total_steps
+        self.total_steps, self.most_restarts = total_steps, most_restarts
+        self._lives: dict[str, HostLives] = {}
+        self._shares = Shares() if any(family.on_host for family in families) else None
         self.optimiser = make_meta_optimiser(self.settings, total_steps)
         self.plans = {family.name: self._first_plan() for family in families}
         self._programs: list[Programs] | None = None
@@ -76,6 +85,19 @@ class Discoverer:
     def done(self, state: DiscoveryState) -> bool:
         """Whether all meta-steps have been made."""
         return int(state.steps) >= self.total_steps
+
+    def lives(self, family: Family) -> HostLives:
+        """The environments and the replay of agents that act on the host."""
+        if family.name not in self._lives:
+            self._lives[family.name] = HostLives(family, self.most_restarts)
+        return self._lives[family.name]
+
+    def close(self) -> None:
+        """Close host environments, and end the thread beside them; to close twice does no harm."""
+        if self._shares is not None:
+            self._shares.close()
+        for lives in self._lives.values():
+            lives.close()
 
     # -- memory ---------------------------------------------------------------------------------------------------------
 
@@ -126,10 +148,14 @@ class Discoverer:
         if (family.name, plan) in self._traced:
             return self._traced[family.name, plan]
         family = dataclasses.replace(family, settings=dataclasses.replace(family.settings, pairs_at_once=plan.pairs_at_once))
-        function = estimate(family, make_problem(family, plan.strategy), plan.at_once)
         state = self.skeleton()
-        members = state.members[[each.name for each in self.families].index(family.name)]
-        traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, members)
+        if family.on_host:
+            function = estimate(family, recorded_problem(family, plan.strategy), plan.at_once)
+            traced = jax.jit(function).trace(state.meta_params, self.lives(family).recorded_form())
+        else:
+            function = estimate(family, make_problem(family, plan.strategy), plan.at_once)
+            members = state.members[[each.name for each in self.families].index(family.name)]
+            traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, members)
         self._traced[family.name, plan] = traced  # tracing takes seconds, and what was bounded is compiled next
         return traced
 
@@ -146,11 +172,18 @@ class Discoverer:
             self._traced.clear()
         return self._programs
 
-    @staticmethod
-    def _programs_of(family: Family, compiled: Any) -> Programs:
+    def _programs_of(self, family: Family, compiled: Any) -> Programs:
         # A program of its own: inside the meta-step, every agent would be made afresh in every step and mostly thrown away.
-        renew = jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST)
-        return Programs(functools.partial(refresh_if_due, renew), compiled)
+        renew = functools.partial(refresh_if_due, jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST))
+        if self._shares is None or not family.on_host:
+            return Programs(renew, compiled)
+        lives = self.lives(family)
+
+        def renewed(members: Member) -> Member:
+            fresh = np.asarray(members.age) >= np.asarray(members.budget)
+            return lives.begin_due(renew(members), fresh)
+
+        return Programs(self._shares.timed(ACTING, renewed), compiled, self._shares.timed(ACTING, lives.live))
 
     def advance(self, state: DiscoveryState) -> tuple[DiscoveryState, dict[str, Any]]:
         """One meta-step.
@@ -159,7 +192,12 @@ class Discoverer:
             The next state (the buffers of the old one are donated), and metrics: by family, [K] or [] each, and under ""
             those of the optimiser.
         """
-        state, metrics = jax.block_until_ready(meta_step(self.compile(), self._optimise, state))
+        given = self.compile(), self._optimise, state, self.settings.handover
+        if self._shares is None:
+            state, metrics = jax.block_until_ready(meta_step(*given))
+        else:
+            state, metrics = jax.block_until_ready(meta_step(*given, self._shares.submit))
+            metrics[-1] |= self._shares.take()
         named = dict(zip([*(family.name for family in self.families), ""], metrics, strict=True))
         return state, jax.tree.map(np.asarray, named)
 

@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rulax.envs.base import Environment
-from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig
+from rulax.envs.adapters.restart import MOST_RESTARTS
+from rulax.envs.base import Environment, HostEnvironment
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig, make_trainer
 from rulax.rules.base import Recipe
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree
 
@@ -45,26 +46,34 @@ class Baselines(NamedTuple):
         return float(np.clip((final_return - self.untrained) / self.scale, WORST, BEST))
 
 
-class OnceTrainer(CompiledTrainer):
-    """A trainer whose program runs only once, so that time to compile matters more than speed."""
-
-    compile_options = COMPILE_FAST
-
-
 class FamilyEvaluation:
     """Fresh agents in one family. One compiled program serves every rule of the same sizes."""
 
     def __init__(
         self,
         name: str,
-        environment: Environment,
+        environment: Environment | HostEnvironment,
         recipe: Recipe,
         seeds: int,
         steps: int,
-        kind: type[CompiledTrainer] = CompiledTrainer,
+        once: bool = False,
+        most_restarts: int = MOST_RESTARTS,
     ):
+        """Compiles nothing yet.
+
+        Args:
+            name: of the family.
+            environment: where the agents are trained, by the same trainers as ever.
+            recipe: of the agents; its rule's parameters are given to `run`.
+            seeds: agents.
+            steps: environment steps of each.
+            once: whether the program will run only once, so that time to compile matters more than speed.
+            most_restarts: how often an environment on the host may fail.
+        """
         self.name = name
-        self.trainer = kind(environment, recipe, TrainerConfig(seeds, steps, task="random"))
+        self.trainer = make_trainer(environment, recipe, TrainerConfig(seeds, steps, task="random", most_restarts=most_restarts))
+        if once and isinstance(self.trainer, CompiledTrainer):
+            self.trainer.compile_options = COMPILE_FAST
         self._initial_state: Any = None
 
     def prepare(self) -> None:
@@ -88,7 +97,8 @@ class FamilyEvaluation:
         self.prepare()
         trainer = self.trainer
         trainer.rule_params = rule_params
-        state, chunks = jax.tree.map(jnp.copy, self._initial_state), []  # training consumes its state
+        # Training consumes its state. On the host, the environments start again as they did the first time.
+        state, chunks = trainer.resume(jax.tree.map(jnp.copy, self._initial_state)), []
         while not trainer.done(state):
             if stopped():
                 return None
@@ -96,6 +106,10 @@ class FamilyEvaluation:
             chunks.append((metrics["episode_return"], metrics["episodes"]))
         returns, episodes = (np.concatenate(part).astype(np.float64).sum(1) for part in zip(*chunks, strict=True))
         return late_mean(returns, episodes)
+
+    def close(self) -> None:
+        """Close environments on the host; to close twice does no harm."""
+        self.trainer.close()
 
 
 def late_mean(returns: np.ndarray, episodes: np.ndarray) -> float:
@@ -118,13 +132,16 @@ def evaluation_steps(recipe: Recipe, updates: int) -> int:
 
 
 def measure_baselines(
-    name: str, environment: Environment, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int
+    name: str, environment: Environment | HostEnvironment, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int
 ) -> Baselines:
     """Both baselines of one family: the agents of an evaluation without updates, and a rule in its own recommended settings."""
     found = []
     for each in (frozen(recipe), hand_designed):
-        evaluation = FamilyEvaluation(name, environment, each, seeds, steps, OnceTrainer)
-        found.append(evaluation.run(evaluation.trainer.rule_params))
+        evaluation = FamilyEvaluation(name, environment, each, seeds, steps, once=True)
+        try:
+            found.append(evaluation.run(evaluation.trainer.rule_params))
+        finally:
+            evaluation.close()
     return Baselines(*found)  # type: ignore[arg-type]
 
 

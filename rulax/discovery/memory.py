@@ -51,6 +51,7 @@ class Updated(NamedTuple):
 
 
 Update = Callable[[PyTree, LearnerState, Experience, Array], Updated]  # (rule_params, state, experience, key)
+Read = Callable[[LearnerState, PyTree], Experience]  # (state, batch in the form in which it was recorded) -> experience [T, N]
 
 
 class Updates(NamedTuple):
@@ -66,14 +67,28 @@ def no_penalties(targets: PyTree, batch: Batch) -> Penalties:
     return {}
 
 
-def make_updates(learner: Learner, strategy: str, penalise: Penalise = no_penalties) -> Updates:
-    """A learner's updates, which store what the strategy says and penalise the targets of each."""
+def as_it_is(state: LearnerState, recorded: Experience) -> Experience:
+    """For batches that were recorded as experience."""
+    del state
+    return recorded
+
+
+def make_updates(learner: Learner, strategy: str, penalise: Penalise = no_penalties, read_batch: Read = as_it_is) -> Updates:
+    """A learner's updates, which store what the strategy says and penalise the targets of each.
+
+    Args:
+        learner: how an update is made.
+        strategy: one of `STRATEGIES`.
+        penalise: what the outer loss looks at.
+        read_batch: turns a batch in a more compact form into experience; only that form is stored.
+    """
     if strategy in ONE_PASS:
         if learner.epochs * learner.minibatches > 1:
             raise ValueError(f"memory '{strategy}' cannot differentiate several passes per update; use plain, remat or segments")
         learner = learner._replace(gradient=mixed_gradient)
 
     def one_update(rule_params: PyTree, state: LearnerState, experience: Experience, key: Array) -> Updated:
+        experience = read_batch(state, experience)
         made = make_targets(learner, rule_params, state, experience)
         after, metrics = follow_targets(learner, rule_params, state, made, key)
         # Penalised inside the update: after the window, the targets of all updates would have to be stored for it.

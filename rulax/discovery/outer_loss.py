@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from rulax.agents import Agent
 from rulax.discovery.memory import Penalties
 from rulax.discovery.settings import Discovery
-from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree, now
+from rulax.types import Array, Batch, Experience, Factored, Metrics, Predictions, PyTree, now
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import entropy, kl, log_probability
 
@@ -36,7 +36,8 @@ def prediction_entropy(predictions: Predictions, experience: Experience) -> dict
     if "state_prediction" in predictions:
         found["state_prediction"] = jnp.mean(entropy(predictions["state_prediction"]))
     if "action_prediction" in predictions:
-        found["action_prediction"] = masked_mean(entropy(now(predictions["action_prediction"])), experience.valid)
+        spread = entropy(now(predictions["action_prediction"]))  # [T, B], or [T, B, D] where an action has dimensions
+        found["action_prediction"] = masked_mean(jnp.mean(spread, range(2, spread.ndim)), experience.valid)
     return found
 
 
@@ -46,7 +47,8 @@ def prediction_entropy(predictions: Predictions, experience: Experience) -> dict
 def target_kl(targets: PyTree, batch: Batch) -> Array:
     """KL(slow policy || policy target): keeps targets near the slow policy, which is data here and so does not move to them."""
     slow = jax.lax.stop_gradient(now(batch.slow["policy"]))
-    return masked_mean(kl(slow, targets["policy"]), batch.experience.valid)
+    target = Factored(targets["policy"]) if isinstance(slow, Factored) else targets["policy"]
+    return masked_mean(kl(slow, target), batch.experience.valid)
 
 
 def target_mean(target: Array) -> Array:

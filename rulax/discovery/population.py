@@ -10,10 +10,11 @@ import jax.numpy as jnp
 
 from rulax.discovery.critic import CriticState, start_critic
 from rulax.discovery.persistent import begin_particles
-from rulax.discovery.settings import PERTURBING, Discovery
-from rulax.envs.base import Environment
+from rulax.discovery.settings import PERTURBING, WHOLE, Discovery
+from rulax.envs.base import Environment, HostEnvironment
 from rulax.envs.wrappers import Batched, select
 from rulax.envs.wrappers import streams as make_streams
+from rulax.learning.host_acting import unstarted
 from rulax.learning.life import Life, empty_replay, fill_replay, gradient_steps, init_agent, is_prioritised, make_learner
 from rulax.learning.optimisers import HORIZON
 from rulax.learning.rollout import begin
@@ -38,14 +39,15 @@ class Family:
     """One environment and all that stays fixed for the agents that live in it. Shapes differ between families, not within."""
 
     name: str
-    environment: Environment
+    environment: Environment | HostEnvironment
     recipe: Recipe
     settings: Discovery
 
     def __post_init__(self) -> None:
-        if self.settings.fitness == "lifetime" and self.settings.estimator != "evolution":
+        self._check_host()
+        if self.settings.fitness in WHOLE and self.settings.estimator != "evolution":
             raise ValueError(
-                f"fitness lifetime needs estimator evolution: estimator {self.settings.estimator} "
+                f"fitness {self.settings.fitness} needs estimator evolution: estimator {self.settings.estimator} "
                 f"{'lives' if self.settings.estimator in PERTURBING else 'differentiates'} a window, not a whole life"
             )
         if self.settings.estimator in PERTURBING and self.settings.collection == "before_window":
@@ -57,8 +59,24 @@ class Family:
             # A window is lived again from its recorded batches, by functions that know nothing of a buffer.
             raise ValueError("replay_priority is for training: in discovery replay draws all trajectories alike; set it to 0")
 
+    def _check_host(self) -> None:
+        """Refuse what only compiled environments can do: live the same window several times, by the same random numbers."""
+        if not self.on_host:
+            return
+        where = f"'{self.name}' steps outside of JAX, where a window is lived once"
+        if self.settings.estimator in PERTURBING:
+            raise ValueError(f"{where}: estimator {self.settings.estimator} lives it many times; use backprop or first_order")
+        if self.settings.objective == "bootstrap":
+            raise ValueError(f"{where}: objective bootstrap goes on from it and comes back; use policy_gradient")
+
+    @property
+    def on_host(self) -> bool:
+        """Whether its agents act outside of JAX (discovery/host.py)."""
+        return isinstance(self.environment, HostEnvironment)
+
     @property
     def streams(self) -> Batched:
+        assert isinstance(self.environment, Environment)  # agents on the host have other streams
         return make_streams(self.environment, self.recipe.learning.streams)
 
     @property
@@ -76,7 +94,8 @@ def init_member(family: Family, key: Array) -> Member:
     """A fresh agent with a budget and a task of its own, whose replay holds what it must before the first update.
 
     A schedule of the learning rate spans the agent's own life, so its horizon is the budget. Replay is filled by acting with the
-    initial policy: that happens before any window, and so is data to every meta-gradient.
+    initial policy: that happens before any window, and so is data to every meta-gradient. (On the host it is `HostLives` that
+    starts streams and fills replay.)
     """
     learning = family.recipe.learning
     # The order of these keys is part of what a seed means.
@@ -85,10 +104,13 @@ def init_member(family: Family, key: Array) -> Member:
     scheduled = learning.schedule != "constant"
     own = {HORIZON: gradient_steps(learning, budget).astype(float)} if scheduled else {}
     state = init_agent(family.recipe, family.learner, family.environment, key_agent, own)
-    task = family.environment.sample_task(key_task)
-    actor = begin(family.streams, task, state.params.initial_memory(learning.streams), key_env)
-    replay = empty_replay(learning, family.environment, state.params, actor.memory)
-    life = fill_replay(family.streams, learning, Life(state, actor, replay, key_life))
+    memory = state.params.initial_memory(learning.streams)
+    if isinstance(family.environment, HostEnvironment):
+        life = Life(state, unstarted(family.environment, memory, learning.streams), (), key_life)  # the host does the rest
+    else:
+        actor = begin(family.streams, family.environment.sample_task(key_task), memory, key_env)
+        replay = empty_replay(learning, family.environment, state.params, actor.memory)
+        life = fill_replay(family.streams, learning, Life(state, actor, replay, key_life))
     critic = start_critic(family.settings, family.recipe.network, family.environment.observation, key_critic)
     return with_estimator(family, Member(life, critic, jnp.int32(0), budget, jnp.int32(1)))
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from rulax.settings import setting
 
+WHOLE = ("lifetime", "end")  # kinds of fitness for which a life is lived from beginning to end
 PERTURBING = ("evolution", "pes")  # the estimators that live every window in pairs of perturbed lives, beside the agent's own
+
+
+def estimator_words(settings: Mapping[str, Any]) -> str:
+    """How the meta-gradient was estimated, from the fields of `Discovery`: the estimator, and what is unusual about it."""
+    usual = {"objective": "policy_gradient", "fitness": "validation"}  # a record may be older than these settings
+    unusual = [f"{name} {settings[name]}" for name in usual if settings.get(name, usual[name]) != usual[name]]
+    return settings.get("estimator", "backprop") + (f" ({', '.join(unusual)})" if unusual else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +87,11 @@ class Discovery:
     """Evolution and pes: standard deviation of the noise on the rule's parameters."""
     fitness_shaping: Literal["ranks", "values"] = setting("ranks", before="ranks")
     """Evolution and pes: what weighs the noise, the ranks of fitness or its values; only by values is pes without bias."""
-    fitness: Literal["validation", "lifetime"] = setting("validation", before="validation")
-    """Evolution: what a rule is scored by, its agent's reward after the window, or its agent's return over a whole lifetime, lived
-    from beginning to end in every meta-step (the window then has no meaning)."""
+    fitness: Literal["validation", "lifetime", "end"] = setting("validation", before="validation")
+    """Evolution: what a rule is scored by, its agent's reward after the window, or its agent's return over a whole lifetime or in
+    the last quarter of it, lived from beginning to end in every meta-step (the window then has no meaning)."""
+    handover: int = setting(0, at_least=0, before=0)
+    """Rule epg: meta-steps over which its loss takes over from PPO's, whose share falls from 1 to 0; with 0 it begins alone."""
     bootstrap_updates: int = setting(5, at_least=1)
     """Bootstrap objective: how many updates further its target is."""
     bootstrap_rate: float = setting(1e-3, above=0)

@@ -19,9 +19,11 @@ from rulax.discovery.window import collect_member
 from rulax.learning.life import draw, store
 from rulax.types import Array, Metrics, PyTree
 
+END = 0.25  # of a life is what the fitness "end" counts
+
 
 class Lived(NamedTuple):
-    """What an agent earned until the end of its life, over all its streams."""
+    """What an agent earned until the end of its life, or in its last part, over all its streams."""
 
     reward: Array  # [] sum over valid steps, as the environment paid it
     episodes: Array  # [] begun: one per stream, and one after each that ended
@@ -63,8 +65,13 @@ def live_to_the_end(family: Family, updates: Updates, rule_params: PyTree, membe
     """
     learning = family.recipe.learning
 
-    def one(_: Array, carry: tuple[Member, Array, Metrics]) -> tuple[Member, Array, Metrics]:
-        member, reward, ended = carry
+    # All of the life counts, or the last part of what is left of it.
+    part = END if family.settings.fitness == "end" else 1.0
+    began = member.budget - jnp.ceil(part * (member.budget - member.age)).astype(jnp.int32)
+
+    def one(_: Array, carry: tuple[Member, Lived, Metrics]) -> tuple[Member, Lived, Metrics]:
+        member, so_far, ended = carry
+        counts = member.age >= began
         member, rollout = collect_member(family, member)
         life = store(member.life, rollout.learned_from)
         key_mix, key_update = jax.random.split(rollout.key)  # as in `life.sample_and_update`
@@ -72,11 +79,14 @@ def live_to_the_end(family: Family, updates: Updates, rule_params: PyTree, membe
         state = updates.one(rule_params, life.learner_state, experience, key_update).state
         paid = jnp.sum(jnp.where(rollout.fresh.valid, rollout.fresh.reward, 0))
         member = member._replace(life=life._replace(learner_state=state), age=member.age + 1)
-        return member, reward + paid, jax.tree.map(jnp.add, ended, rollout.episodes)
+        now = Lived(paid, rollout.episodes["episodes"])
+        so_far = jax.tree.map(lambda total, new: total + jnp.where(counts, new, 0).astype(total.dtype), so_far, now)
+        return member, so_far, jax.tree.map(jnp.add, ended, rollout.episodes)
 
     # The sums start as zeros of whatever `collect_member` counts.
     counted = jax.eval_shape(lambda member: collect_member(family, member)[1].episodes, member)
-    start = member, jnp.zeros(()), jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), counted)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), counted)
+    start = member, Lived(jnp.zeros(()), nothing["episodes"]), nothing
     # Budgets differ: mapped over agents, the loop runs until the last one is at its end, and the others stay as they are.
-    member, reward, ended = jax.lax.fori_loop(member.age, member.budget, one, start)
-    return member, Lived(reward, learning.streams + ended["episodes"]), ended
+    member, lived, ended = jax.lax.fori_loop(member.age, member.budget, one, start)
+    return member, lived._replace(episodes=learning.streams + lived.episodes), ended

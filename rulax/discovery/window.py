@@ -95,18 +95,11 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
         # As in `life.sample_and_update`. The record keeps the drawn batch itself, so it needs only the update's key.
         key_mix, key_update = jax.random.split(rollout.key)
         experience = draw(family.recipe.learning, life, rollout.learned_from, key_mix)
-        state, learned, penalties = updates.one(rule_params, life.learner_state, experience, key_update)
-        critic, measured = member.critic, rewards_of(fresh) | {"update_norm": distance(state.params, life.learner_state.params)}
-        if settings.critic_learns_from == "updates":
-            # On-policy, `behaviour` is the policy of this very agent, and already data.
-            policy = fresh.behaviour if on_policy else policy_of(life.learner_state.params, fresh)
-            # Nothing that reaches the critic depends on the rule: experience and policy are data already.
-            critic, criticised = improve(settings, critic, fresh, policy)
-            measured |= criticised
-        member = member._replace(life=life._replace(learner_state=state), critic=critic, age=member.age + 1)
+        member = member._replace(life=life)
+        member, learned, penalties = learn(family, updates, rule_params, member, experience, fresh, key_update)
         # What was collected before the window was also written before it, and is part of `before`.
         written = rollout.written if on_policy else ()
-        return member, (experience, key_update, written, learned | rollout.episodes | measured, penalties)
+        return member, (experience, key_update, written, learned | rollout.episodes, penalties)
 
     member, (experience, keys, written, metrics, penalties) = repeat(updates, one, member, ahead, settings.window)
     agent = member.life.learner_state.params  # judged is this agent, before it writes anything about its validation
@@ -119,6 +112,33 @@ def live(family: Family, updates: Updates, rule_params: PyTree, member: Member) 
     record = Record(before, experience, keys, written)
     window = Window(agent, mean_penalties(penalties), judged, judgement.normalised_advantage, record)
     return member._replace(critic=critic), window, describe(metrics, judged, validation.episodes) | criticised
+
+
+def learn(
+    family: Family, updates: Updates, rule_params: PyTree, member: Member, experience: Experience, fresh: Experience, key: Array
+) -> tuple[Member, Metrics, Penalties]:
+    """One update of the agent, and one step of the critic.
+
+    Args:
+        family: its settings.
+        updates: how an update is made.
+        rule_params: the parameters to differentiate with respect to.
+        member: after it has collected and written.
+        experience: the batch that the agent learns from, [T, N, ...].
+        fresh: what was collected last, [T, B, ...], that the critic learns from.
+        key: of the update.
+    """
+    settings, before = family.settings, member.life.learner_state
+    state, learned, penalties = updates.one(rule_params, before, experience, key)
+    critic, measured = member.critic, rewards_of(fresh) | {"update_norm": distance(state.params, before.params)}
+    if settings.critic_learns_from == "updates":
+        # On-policy, `behaviour` is the policy of this very agent, and already data.
+        policy = fresh.behaviour if settings.collection == "on_policy" else policy_of(before.params, fresh)
+        # Nothing that reaches the critic depends on the rule: experience and policy are data already.
+        critic, criticised = improve(settings, critic, fresh, policy)
+        measured |= criticised
+    life = member.life._replace(learner_state=state)
+    return member._replace(life=life, critic=critic, age=member.age + 1), learned | measured, penalties
 
 
 def collect_member(family: Family, member: Member) -> tuple[Member, Rollout]:

@@ -101,6 +101,39 @@ class HalfCircle(Point):
         return jnp.where(distance < self.radius, 1.0 - distance, 0.0)
 
 
+@dataclasses.dataclass(frozen=True)
+class Directed(Point):
+    """The same without a goal: a step is paid by how far it went in a direction that cannot be seen, `PointTask.goal` of length 1.
+
+    Directions are drawn from three quarters of the circle, so that the fourth one is left for tests. Only time ends an episode.
+    """
+
+    horizon = 20
+
+    def default_task(self) -> PointTask:
+        return self.task_at(0.0)
+
+    def sample_task(self, key: Array) -> PointTask:
+        return self.task_at(jax.random.uniform(key, (), jnp.float32, 0.0, 1.5 * jnp.pi))
+
+    def sample_unseen(self, key: Array) -> PointTask:
+        """A direction of the quarter that `sample_task` leaves out."""
+        return self.task_at(jax.random.uniform(key, (), jnp.float32, 1.5 * jnp.pi, 2 * jnp.pi))
+
+    def task_at(self, angle: Array | float) -> PointTask:
+        """The direction at an angle, in radians from the first axis."""
+        return PointTask(jnp.stack([jnp.cos(angle), jnp.sin(angle)]).astype(jnp.float32))
+
+    def step(self, task: PointTask, state: Array, action: Array, key: Array) -> tuple[Array, Transition]:
+        after = super().step(task, state, action, key)[0]
+        return after, Transition(after, jnp.dot(after - state, task.goal), jnp.bool_(False), jnp.bool_(False))
+
+
+def directed() -> Continuous:
+    """The directed point for agents that act by real numbers, or by a choice of strides along each axis."""
+    return Continuous(Directed())
+
+
 def half_circle(radius: float = 0.2, dense: bool = False) -> Continuous:
     """The half circle for agents that act by real numbers, or by a choice of strides along each axis."""
     return Continuous(HalfCircle(radius=radius, dense=dense))

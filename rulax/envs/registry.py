@@ -61,6 +61,7 @@ _ENTRIES = (
     Entry("bandit/barcode", "barcode:barcode_bandit", "ten of these that come back in random order, each under a barcode"),
     Entry("bandit/factored", "bandit:FactoredBandit", "several levers set at once, each of which pays its part; one pull"),
     Entry("point", "point:binned_point", "walk to a goal in the plane by a stride along each of two axes", 100),
+    Entry("point/directed", "point:directed", "walk in a direction that is not shown, by any stride; every step ahead is paid", 20),
     Entry("point/box", "point:box", "the same in a box with walls, by any stride; nothing but time ends an episode", 50),
     Entry(
         "point/half_circle", "point:half_circle", "walk to a goal on a half circle by any stride; only steps near it are paid", 20

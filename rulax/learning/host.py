@@ -10,7 +10,7 @@ import functools
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,39 +18,18 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from rulax.agents import Agent
-from rulax.agents.base import overwrite, write
 from rulax.envs.adapters.restart import RestartingStreams
-from rulax.envs.base import Episode, HostEnvironment
+from rulax.envs.base import HostEnvironment
 from rulax.learning import host_replay
 from rulax.learning.frames import unfold_observation
+from rulax.learning.host_acting import HostActing, HostMetrics, Unrolled, in_time, unstarted
 from rulax.learning.host_replay import HostDrawn, HostReplay
-from rulax.learning.life import (
-    Keys,
-    Learned,
-    Life,
-    after_burn_in,
-    batch_size,
-    checked_update,
-    is_prioritised,
-    split_keys,
-)
+from rulax.learning.life import Learned, Life, after_burn_in, batch_size, checked_update, is_prioritised
 from rulax.learning.rollout import Actor
 from rulax.learning.train import CHUNK_SECONDS, MAX_CHUNK, BaseTrainer, TrainerConfig, TrainState, not_measured
 from rulax.learning.update import NOTHING_OWN, LearnerState
 from rulax.rules.base import Recipe
-from rulax.types import Array, Experience, Level, PyTree
-
-HostMetrics = dict[str, np.ndarray]
-
-
-class Unrolled(NamedTuple):
-    """One unroll of every stream, and where it led."""
-
-    fresh: Experience  # [K, B, T, ...]: a trajectory in one piece, as replay keeps it
-    episodes: Episode  # [K, B, T] those that ended
-    actor: Actor
-    keys: Keys
-    metrics: HostMetrics  # [K]
+from rulax.types import Array, Experience, PyTree
 
 
 class HostTrainer(BaseTrainer):
@@ -80,21 +59,23 @@ class HostTrainer(BaseTrainer):
         self.streams = RestartingStreams(environment, learning.streams * config.seeds, config.most_restarts)
         # Replayed experience is off-policy anyway; rules that learn from fresh experience alone act and learn in turns.
         self.overlap = bool(learning.replay) if config.overlap == "auto" else config.overlap == "on"
-        self.shape = (config.seeds, learning.streams)
         self.replay: HostReplay | None = None
         self._thread = ThreadPoolExecutor(1, "learner")  # JAX runs what one thread asks for in order; so learning has its own
         self._learning: tuple[Future, Unrolled] | None = None
         self._unmeasured: HostMetrics | None = None
         self._counted = np.zeros_like(self.streams.restarts)  # restarts that metrics have told of; a first reset may fail, too
 
+    @functools.cached_property
+    def acting(self) -> HostActing:
+        """The agents in their streams."""
+        return HostActing(self.streams, self.skeleton().life)
+
     def _start(self, key: Array, hyperparameters: dict[str, Array], task: PyTree) -> Life:
         key_agent, key_life = jax.random.split(key)
         streams = self.recipe.learning.streams
         state = self._fresh_agent(key_agent, hyperparameters)
-        # These stand for shapes only: `resume` resets the streams and puts their first observations here.
-        observation = jax.tree.map(lambda spec: jnp.zeros((streams, *spec.shape), spec.dtype), self.environment.observation)
-        actor = Actor((), (), observation, jnp.full(streams, Level.LIFE, jnp.int8), state.params.initial_memory(streams))
-        return Life(state, actor, (), key_life)
+        # `resume` resets the streams and puts their first observations here.
+        return Life(state, unstarted(self.environment, state.params.initial_memory(streams), streams), (), key_life)
 
     # -- what the command line drives ---------------------------------------------------------------------------------------
 
@@ -131,7 +112,7 @@ class HostTrainer(BaseTrainer):
         words = np.asarray(jax.random.key_data(state.life.key)).reshape(-1)
         seed = np.random.SeedSequence([*words.tolist(), int(state.iteration)]).generate_state(1)[0]
         timestep = self.streams.start(int(seed))
-        actor = self._look(state.life.actor, timestep.observation, timestep.first)
+        actor = self.acting.look(state.life.actor, timestep.observation, timestep.first)
         # The count is NumPy's: the host reads it after every unroll, and from the device it would have to be fetched each time.
         return TrainState(state.life._replace(actor=actor), np.asarray(state.iteration))  # type: ignore[arg-type]
 
@@ -195,90 +176,17 @@ class HostTrainer(BaseTrainer):
     # -- acting ---------------------------------------------------------------------------------------------------------------
 
     def _act(self, params: Agent, actor: Actor, key: Array) -> Unrolled:
-        keys, leaves = self._keys(key), jax.tree.leaves(params)  # leaves: to flatten an agent takes as long as to ask it
-        seeds, streams = self.shape
-        fresh = jax.tree.map(lambda leaf: np.empty((seeds * streams, *leaf.shape), leaf.dtype), self._form)  # new: JAX may keep it
-        sums, ends = np.zeros((3, seeds)), self._no_episodes()
-        observation, first = jax.tree.map(self._join, (actor.observation, actor.first))
-        memory = actor.memory
-        for number in range(self.recipe.learning.unroll):
-            decided, logits, memory = self._decide(leaves, observation, first, memory, keys.act, np.int32(number))
-            # The call above returns before the actions are known, so the host copies while the device computes; `asarray` waits.
-            put(fresh.observation, observation, number)
-            put(fresh.first, first, number)
-            action = np.asarray(decided)
-            timestep = self.streams.step(action)
-            put(fresh.action, action, number)
-            put(fresh.behaviour, logits, number)
-            put(fresh.reward, timestep.reward, number)
-            put(fresh.discount, timestep.discount, number)
-            put(fresh.valid, timestep.valid, number)
-            ended = timestep.episode.ended
-            if ended.any():
-                sums += [(ended * values).reshape(self.shape).sum(1) for values in (1, *timestep.episode[1:])]
-                jax.tree.map(lambda whole, part, number=number: put(whole, part, number), ends, timestep.episode)
-            observation, first = timestep.observation, timestep.first
-        # The observation after the last step, which is bootstrapped from: time T of T + 1.
-        put(fresh.observation, observation, -1)
-        put(fresh.first, first, -1)
-        fresh, ends = jax.tree.map(self._split, (fresh, ends))
-        # The memory before the unroll; `memory` by now is the one after it.
-        fresh = fresh._replace(memory=jax.tree.map(np.asarray, actor.memory))
-        metrics = {
-            "episodes": sums[0].astype(np.int32),
-            "episode_return": sums[1].astype(np.float32),
-            "episode_length": sums[2].astype(np.float32),
-            "bad_rewards": (~np.isfinite(fresh.reward)).sum((1, 2)).astype(np.int32),
-            "restarts": self._split(self.streams.restarts - self._counted).sum(1).astype(np.int32),
-        }
+        acted = self.acting.act(params, actor, key, self.recipe.learning.unroll)
+        restarts = self.acting.split(self.streams.restarts - self._counted).sum(1).astype(np.int32)
         self._counted = self.streams.restarts.copy()
-        return Unrolled(fresh, ends, self._look(actor._replace(memory=memory), observation, first), keys, metrics)
-
-    def _no_episodes(self) -> Episode:
-        """Statistics [K * B, T] of no episode at all."""
-        shape = (self.shape[0] * self.shape[1], self.recipe.learning.unroll)
-        return Episode(*(np.zeros(shape, dtype) for dtype in (np.bool_, np.float32, np.int32)))  # type: ignore[arg-type]
-
-    @functools.cached_property
-    def _keys(self) -> Any:
-        return jax.jit(jax.vmap(lambda key: split_keys(Life((), (), (), key))))  # type: ignore[arg-type]
-
-    @functools.cached_property
-    def _decide(self) -> Any:
-        """From the observations of all streams, [K * B, ...], to their actions."""
-        agents = jax.tree.structure(self.skeleton().life.learner_state.params)
-
-        def one(agent: Agent, observation: PyTree, first: Array, memory: PyTree, key: Array, number: Array) -> tuple:
-            logits, memory = agent.act(observation, first, memory)
-            # Folding the step's number in, instead of splitting a key for each step, lets one program and one key serve the unroll.
-            return agent.sample(jax.random.fold_in(key, number), logits), logits, memory
-
-        def decide(leaves: list[Array], observation: PyTree, first: Array, memory: PyTree, keys: Array, number: Array) -> tuple:
-            observation, first = jax.tree.map(self._split, (observation, first))
-            parts = jax.tree.unflatten(agents, leaves), observation, first, memory, keys, number
-            action, logits, memory = jax.vmap(one, in_axes=(0, 0, 0, 0, 0, None))(*parts)
-            return *jax.tree.map(self._join, (action, logits)), memory
-
-        return jax.jit(decide)
-
-    def _split(self, x: Any) -> Any:
-        """From [K * B] to [K, B]."""
-        return x.reshape(*self.shape, *x.shape[1:])
-
-    def _join(self, x: Any) -> Any:
-        """From [K, B] to [K * B]."""
-        return x.reshape(-1, *x.shape[2:])
-
-    def _look(self, actor: Actor, observation: PyTree, first: Any) -> Actor:
-        observation, first = jax.tree.map(self._split, (observation, first))
-        return actor._replace(observation=observation, first=first)
+        return acted._replace(metrics=acted.metrics | {"restarts": restarts})
 
     # -- learning -------------------------------------------------------------------------------------------------------------
 
     def _learn(self, state: LearnerState, acted: Unrolled) -> tuple[LearnerState, HostMetrics]:
         """Write the unroll down, store it, draw a batch, and one update of every agent, once the replay buffers hold enough."""
         learning = self.recipe.learning
-        state, fresh = self._written(state, acted)
+        state, fresh, _ = self.acting.written(state, acted)
         keys_mix, keys_update = self._update_keys(acted.keys.learn)
         if self.replay:
             fresh = host_replay.to_store(fresh, self.environment.observation, self.environment.frames)
@@ -301,37 +209,6 @@ class HostTrainer(BaseTrainer):
             example = jax.eval_shape(self._update, self.rule_params, self.numbers, state, drawn, keys).metrics
             self._unmeasured = jax.tree.map(lambda like: np.asarray(not_measured(like)), example)
         return self._unmeasured
-
-    def _written(self, state: LearnerState, acted: Unrolled) -> tuple[LearnerState, Experience]:
-        """Every agent after it wrote its unroll down, and the experience [K, B, T, ...] that it wants to learn from."""
-        if not self._writes:
-            return state, acted.fresh
-        replaced, changed = self._write(state.params, acted.fresh, acted.episodes)
-        fresh = jax.tree.map(
-            lambda new, old: old if new is None else np.asarray(new), changed, acted.fresh, is_leaf=lambda x: x is None
-        )
-        return state._replace(params=overwrite(state.params, replaced)), fresh
-
-    @functools.cached_property
-    def _write(self) -> Any:
-        """From agents, experience and episodes [K, B, T, ...] to what `written` changes of the first two, with None elsewhere."""
-
-        def one(agent: Agent, fresh: Experience, episodes: Episode) -> tuple[PyTree, Experience]:
-            given = in_time(fresh)
-            _, kept, replaced = write(agent, given, swapped(episodes))
-            # What is returned unchanged is no output of the program, so it is not copied back from the device.
-            changed = jax.tree.map(lambda new, old: None if new is old else new, kept, given)
-            return replaced, swapped(changed._replace(memory=()))._replace(memory=changed.memory)
-
-        return jax.jit(jax.vmap(one))
-
-    @functools.cached_property
-    def _writes(self) -> bool:
-        """Whether there is anything that these agents write: copies to the device and back are only made if so."""
-        shape = lambda leaf: jax.ShapeDtypeStruct((*self.shape, *leaf.shape), leaf.dtype)  # noqa: E731
-        episodes = jax.tree.map(self._split, self._no_episodes())
-        agents = self.skeleton().life.learner_state.params
-        return bool(jax.tree.leaves(jax.eval_shape(self._write, agents, jax.tree.map(shape, self._form), episodes)))
 
     @functools.cached_property
     def _update_keys(self) -> Any:
@@ -357,45 +234,8 @@ class HostTrainer(BaseTrainer):
 
     @functools.cached_property
     def _form(self) -> Experience:
-        """One trajectory as shapes, [T, ...], from what the agent decides and the environment shows."""
-        life, time = self.skeleton().life, self.recipe.learning.unroll
-        number = jax.ShapeDtypeStruct((), np.int32)
-        shown = jax.eval_shape(lambda actor: jax.tree.map(self._join, (actor.observation, actor.first)), life.actor)
-        decided = jax.eval_shape(
-            self._decide, jax.tree.leaves(life.learner_state.params), *shown, life.actor.memory, life.key, number
-        )
-
-        def over(steps: int, tree: PyTree) -> PyTree:
-            return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((steps, *leaf.shape[1:]), leaf.dtype), tree)
-
-        real, flag = (jax.ShapeDtypeStruct((1,), dtype) for dtype in (np.float32, np.bool_))
-        memory = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), life.actor.memory)
-        observation, first = over(time + 1, shown)
-        action, behaviour, reward, valid = over(time, (*decided[:2], real, flag))
-        return Experience(observation, action, reward, reward, first, valid, behaviour, memory)
+        return self.acting.form(self.recipe.learning.unroll)
 
     @functools.cached_property
     def _stored(self) -> Experience:
         return host_replay.stored_form(self._form, self.environment.observation, self.environment.frames)
-
-
-def swapped(tree: PyTree) -> PyTree:
-    """Leaves [B, T, ...] as [T, B, ...], and the other way round."""
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
-
-
-def in_time(trajectories: Experience) -> Experience:
-    """Experience [T, B] from trajectories [B, T], in which form the host keeps them."""
-    return swapped(trajectories._replace(memory=()))._replace(memory=trajectories.memory)
-
-
-def put(into: PyTree, values: PyTree, time: int) -> None:
-    """Write values [K * B, ...] at one time of [K * B, T, ...]."""
-
-    def write(whole: np.ndarray, part: Any) -> None:
-        whole[:, time] = part
-
-    if isinstance(into, np.ndarray):  # nearly always, and a map takes ten times as long
-        write(into, values)
-    else:
-        jax.tree.map(write, into, values)

@@ -44,6 +44,8 @@ HYPERPARAMETERS = (  # fields of `Learning`, but for the horizon: gradient steps
 # Those that leave the program as it is, whatever their value. Decays stay constants of it: 1 - b is then computed in double
 # precision, as it always was.
 NUMBERS = ("learning_rate", "warmup_updates", "clip_gradient", "clip_update", "weight_decay", "adam_eps", "reward_scale")
+# Fields of `Learning` that do nothing for a rule without a gradient.
+OF_GRADIENT_STEPS = (*HYPERPARAMETERS, "schedule", "schedule_steps", "epochs", "minibatches", "shuffle", "slow_period")
 FACTORS = (0.8, 1.2)  # by which population-based training perturbs (Jaderberg et al. 2017)
 
 

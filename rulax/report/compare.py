@@ -40,6 +40,14 @@ AGGREGATES = {
     "mean": "mean",
     "optimality_gap": "optimality gap (less is better)",
 }
+COSTS = ("environment_steps", "updates", "seconds", "cpu_seconds")
+SPENT = {
+    "estimator": "estimator",
+    "meta_steps": "meta-steps",
+    "environment_steps": "environment steps",
+    "agent_updates": "updates",
+    "cpu_seconds": "CPU seconds",
+}
 CURVE_RESAMPLES = 500
 Found = dict[str, Any]
 
@@ -68,7 +76,7 @@ def compare_page(folder: Path) -> Page:
         blocks += aggregates(held_out, "Scores over the environments held out", HELD_OUT) if held_out else []
         blocks += [profile(overall, rules), *improvement(overall, rules)]
     blocks += [returns_table(found, rules), *tuning(found["tuning"])]
-    blocks += [cost_table(found, rules), *commands(folder, found), *configuration(found)]
+    blocks += [cost_table(found), *discovery_table(found), *commands(folder, found), *configuration(found)]
     left = sum(not cell["finished"] for cell in found["cells"])
     unfinished = (
         ""
@@ -95,7 +103,8 @@ def with_latest_curves(found: Found, folder: Path) -> Found:
         if rows:
             returns = np.array([row["return_per_seed"] for row in rows], dtype=object).astype(np.float64)
             curve = seed_curve(np.array([row["step"] for row in rows]), returns)
-            cell = {**cell, "curve": curve, "environment_steps": rows[-1]["step"] * found["seeds"]}
+            # Steps are in the rows; how many updates they are stands in the results alone, once the cell is finished.
+            cell = {**cell, "curve": curve, "environment_steps": rows[-1]["step"] * found["seeds"], "updates": None}
         cells.append(cell)
     return {**found, "cells": cells}
 
@@ -285,18 +294,48 @@ def tuning(found: Found | None) -> list[Block]:
     ]
 
 
-def cost_table(found: Found, rules: list[str]) -> Table:
+def costs(found: Found) -> dict[str, Found]:
+    """What each rule took in all environments together; None where a cell does not say."""
+    totals = {}
+    for rule in found["rules"]:
+        cells = [cell for cell in found["cells"] if cell["rule"] == rule["name"]]
+        values = {name: [cell.get(name) for cell in cells] for name in COSTS}
+        totals[rule["name"]] = {name: None if None in each else sum(each) for name, each in values.items()}
+    return totals
+
+
+def discoveries(found: Found) -> dict[str, Found | None]:
+    """How each rule was found and what that cost, as its file says; empty if no rule has such a file."""
+    known = {rule["name"]: rule.get("discovery") for rule in found["rules"]}
+    return known if any(known.values()) else {}
+
+
+def cost_table(found: Found) -> Table:
     """What each rule took in all environments."""
     rows = []
-    for rule in rules:
-        cells = [cell for cell in found["cells"] if cell["rule"] == rule]
-        steps, seconds, cpu = (sum(cell[name] for cell in cells) for name in ("environment_steps", "seconds", "cpu_seconds"))
-        rows.append([rule, steps, round(seconds), round(cpu), float(f"{cpu / 3600:.3g}"), round(steps / cpu) if cpu else None])
-    columns = ["rule", "environment steps", "seconds", "CPU seconds", "core-hours", "steps per CPU second"]
+    for rule, took in costs(found).items():
+        steps, cpu = took["environment_steps"], took["cpu_seconds"]
+        core_hours, speed = float(f"{cpu / 3600:.3g}"), round(steps / cpu) if cpu else None
+        rows.append([rule, steps, took["updates"], round(took["seconds"]), round(cpu), core_hours, speed])
+    columns = ["rule", "environment steps", "updates", "seconds", "CPU seconds", "core-hours", "steps per CPU second"]
     total = (
         f"The whole comparison, trials and untrained agents included: {parts.core_hours(found['cost']['cpu_seconds'])} core-hours."
     )
-    return Table("Cost", columns, rows, f"{total} Compiling is included.")
+    note = f"{total} Compiling is included. An update is all that an agent learns from one rollout of its streams."
+    return Table("Cost", columns, rows, note)
+
+
+def discovery_table(found: Found) -> list[Block]:
+    """What finding the rules took, which is no part of the cost of training with them."""
+    rows: list[list[Any]] = []
+    for rule, spent in discoveries(found).items():
+        known = [(spent or {}).get(name) for name in SPENT]
+        rows.append([rule, *(round(value) if isinstance(value, float) else value for value in known)])
+    note = (
+        "Until the meta-step that each rule is of, as its file says; all agents of discovery together, evaluations in CPU seconds "
+        "only. A rule that began as another counts its own part. Without numbers: designed by hand, or the file does not say."
+    )
+    return [Table("Cost of discovery", ["rule", *SPENT.values()], rows, note)] if rows else []
 
 
 def commands(folder: Path, found: Found) -> list[Block]:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rulax.discovery.settings import estimator_words
 from rulax.files import read_json, safetensors_metadata
 from rulax.own import shown, without_options
 from rulax.records import folder as folders
@@ -29,6 +30,7 @@ CARD = (
     "validated_on",
     "picked_by",
     "started_from",
+    "spent",
     "evaluation",
     "sha256",
     "seed",
@@ -63,10 +65,11 @@ def discover_page(folder: Path) -> Page:
         family_table(families, baselines, summary),
     ]
     blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
-    more = [("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
+    estimator = estimator_words(record["discovery"])
+    more = [("estimator", estimator), ("meta-steps", made), ("agent updates", summary.get("agent_updates"))]
     blocks.append(parts.cost(summary.get("environment_steps"), summary.get("seconds"), summary.get("cpu_seconds"), more))
     blocks += parts.configuration(record, ("settings", "discovery", "learning", "network", "sizes"))
-    subtitle = f"{made:,} meta-steps in {', '.join(map(shown, families['training']))}, seed {settings['seed']}"
+    subtitle = f"{made:,} meta-steps by {estimator} in {', '.join(map(shown, families['training']))}, seed {settings['seed']}"
     title = f"Discovery · {shown(settings['suite'])}" if settings.get("suite") else "Discovery"
     return Page(title, subtitle, blocks, parts.unfinished(summary, "meta-step", made, settings["steps"]))
 

@@ -32,6 +32,7 @@ class UpdateRule(NamedTuple):
       gradient reaches `rule_params` through `targets` and through `loss`.
     * `priority(targets, batch)`, which a rule may leave out, returns how far off each step was, [T, B], at least 0 (an absolute
       temporal-difference error). Prioritised replay (learning/priorities.py) needs it, and nothing else reads it.
+    * `by_gradient` is False for a rule whose loss is constant, because its agents learn by what they write (agents/base.py).
     """
 
     heads: Callable[[int], dict[str, Head]]
@@ -40,6 +41,7 @@ class UpdateRule(NamedTuple):
     targets: Callable[[PyTree, PyTree, Batch], tuple[PyTree, PyTree, Metrics]]
     loss: Callable[[PyTree, Predictions, PyTree, Experience], tuple[Array, Metrics]]
     priority: Callable[[PyTree, Batch], Array] | None = None
+    by_gradient: bool = True
 
 
 class Recipe(NamedTuple):

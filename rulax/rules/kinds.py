@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rulax.errors import suggestion
 from rulax.metanet.sizes import Constants, Sizes
+from rulax.rules.epg_sizes import EpgConstants, EpgSizes
 from rulax.rules.lpg_sizes import LpgConstants, LpgSizes
 from rulax.rules.lpo_sizes import DriftConstants, DriftSizes
 
@@ -26,6 +27,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "disco": Kind(Sizes, Constants),
+    "epg": Kind(EpgSizes, EpgConstants),
     "lpg": Kind(LpgSizes, LpgConstants),
     "lpo": Kind(DriftSizes, DriftConstants),
 }

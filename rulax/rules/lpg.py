@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.agents.layers import LSTM, MLP, Linear
-from rulax.metanet.estimates import episode_ends
+from rulax.metanet.estimates import episode_ends, nothing_follows
 from rulax.metanet.layers import encode_softmax
 from rulax.metanet.network import unroll_backwards
 from rulax.rules.base import UpdateRule, no_state
@@ -65,9 +65,10 @@ def lpg(sizes: LpgSizes = LpgSizes(), constants: LpgConstants = LpgConstants()) 
     def targets(network: LpgNetwork, state: PyTree, batch: Batch) -> tuple[PyTree, PyTree, Metrics]:
         experience = batch.experience
         ends = episode_ends(experience)
-        # A step that may not be learned from stands for nothing that happened: the one before it bootstraps from y alone.
-        after = jnp.concatenate([~experience.valid[1:], jnp.zeros_like(ends[:1])])
-        features = unroll_backwards(network.trajectory, inputs(network, batch, ends, constants.discount), ends | after)
+        # Beside a step of which nobody knows what came of it, y alone tells what follows.
+        features = unroll_backwards(
+            network.trajectory, inputs(network, batch, ends, constants.discount), nothing_follows(experience)
+        )
         weight = network.policy_weight(features)[..., 0]
         made = {"policy_weight": weight, "state_prediction": network.state_prediction(features)}
         shown = {"policy_weight": weight, "target_entropy": entropy(made["state_prediction"])}

@@ -38,4 +38,4 @@ def mfec() -> UpdateRule:
         del rule_params, taken, targets
         return jnp.zeros_like(experience.reward), {}
 
-    return UpdateRule(heads, no_params, no_state, targets, loss)
+    return UpdateRule(heads, no_params, no_state, targets, loss, by_gradient=False)

@@ -52,6 +52,7 @@ RULES = {
     "ppo": RuleEntry("rulax.rules.ppo:ppo", "Proximal policy optimisation, clipped surrogate (Schulman et al. 2017)"),
     "dpo": RuleEntry("rulax.rules.dpo:dpo", "PPO with the drift that evolution found, in closed form (Lu et al. 2022)"),
     "lpo": RuleEntry("rulax.rules.lpo:lpo", "PPO with a drift to be discovered, which starts as PPO's own (Lu et al. 2022)"),
+    "epg": RuleEntry("rulax.rules.epg:epg", "Evolved policy gradient: a loss network, to be discovered (Houthooft et al. 2018)"),
     "lpg": RuleEntry(
         "rulax.rules.lpg:lpg", "Learned policy gradient, to be discovered: no value, a prediction of its own (Oh et al. 2020)"
     ),

@@ -96,14 +96,13 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> SimpleNamespace:
         options.trainers.append(trainer)
         return trainer
 
-    from rulax.rules.base import Recipe
+    from rulax.rules.base import Recipe, UpdateRule
     from rulax.settings import Learning, Network
 
     environment = SimpleNamespace(observation=jax.ShapeDtypeStruct((3,), jnp.float32), num_actions=2)
     monkeypatch.setattr("rulax.commands.build.make_trainer", make_trainer)
     monkeypatch.setattr("rulax.commands.build.make_environment", lambda name, settings: environment)
-    monkeypatch.setattr(
-        "rulax.commands.build.registered_recipe", lambda name, options: Recipe(None, Learning(streams=2, unroll=5), Network())
-    )
+    recipe = Recipe(UpdateRule(*[None] * 5), Learning(streams=2, unroll=5), Network())  # type: ignore[arg-type]
+    monkeypatch.setattr("rulax.commands.build.registered_recipe", lambda name, options: recipe)
     monkeypatch.setattr("rulax.commands.build.start_jax", lambda *arguments, **keywords: None)
     return options

@@ -37,9 +37,9 @@ def wander(state: FakeState) -> tuple[FakeState, jax.Array]:
 class FakeDiscoverer:
     """A rule that wanders at random. In meta-steps that `bad` names, one agent's gradient is no number."""
 
-    def __init__(self, training: dict[str, Any], recipe: Any, settings: Any, steps: int, options: Any):
-        self.families = [SimpleNamespace(name=name, recipe=recipe) for name in training]
-        self.recipe, self.settings, self.total_steps, self.options = recipe, settings, steps, options
+    def __init__(self, training: dict[str, Any], recipe: Any, settings: Any, config: Any, options: Any):
+        self.families = [SimpleNamespace(name=name, recipe=recipe, on_host=False) for name in training]
+        self.recipe, self.settings, self.total_steps, self.options = recipe, settings, config.steps, options
         self.plans: dict[str, Plan] = {}
 
     def init(self, key: jax.Array, meta_params: Any = None) -> FakeState:
@@ -50,6 +50,9 @@ class FakeDiscoverer:
 
     def done(self, state: FakeState) -> bool:
         return int(state.steps) >= self.total_steps
+
+    def close(self) -> None:
+        pass
 
     def bound(self, family: Any, plan: Plan) -> int:
         return 1000
@@ -71,10 +74,13 @@ class FakeDiscoverer:
 
 
 class FakeEvaluation:
-    def __init__(self, name: str, *arguments: Any):
+    def __init__(self, name: str, *arguments: Any, **options: Any):
         self.name = name
 
     def prepare(self):
+        pass
+
+    def close(self):
         pass
 
     def run(self, rule_params: Any, stopped: Any) -> float:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
+from safetensors.numpy import save_file
 
 import rulax
 from rulax.commands.cells import SCORE, TUNE, CellsProgress
@@ -35,6 +36,7 @@ from rulax.evaluation import statistics as st
 from rulax.records.rows import final_returns, read_rows
 from rulax.rules.base import Recipe
 from rulax.settings import Learning, Network
+from rulax.text import count
 from tests.commands.bad_lines import refused_in_one_sentence
 from tests.commands.conftest import FakeTrainer
 from tests.report.folders import comparison
@@ -110,6 +112,7 @@ def test_a_comparison_is_complete(small, tmp_path: Path, capsys) -> None:
         )
         assert cell["cpu_seconds"] > 0
         assert cell["environment_steps"] == 2500
+        assert cell["updates"] == 250  # of 2 x 5 steps each
     for env, path in zip(found["environments"], sorted((folder / "untrained").iterdir()), strict=True):
         rows = read_rows(path)
         episodes = np.array([row["episodes_per_seed"] for row in rows])
@@ -139,6 +142,10 @@ def test_a_comparison_is_complete(small, tmp_path: Path, capsys) -> None:
     assert "6/6 cartpole · actor_critic" in output.err
     assert "rulax compare catch cartpole" in found["commands"][0]
     assert "interquartile mean" in comparison.table
+    assert ["ppo", "5k", "500", str(count(sum(each["cpu_seconds"] for each in found["cells"] if each["rule"] == "ppo")))] in [
+        line.split() for line in comparison.table.splitlines()
+    ]
+    assert "finding the rules" not in comparison.table  # nobody found them
 
 
 @pytest.mark.parametrize("stop_at", [1, 30, 75])
@@ -391,6 +398,26 @@ def test_mistakes_in_python(tmp_path: Path, monkeypatch) -> None:
     with pytest.raises(UserError, match="unknown setting 'rulez'"):
         rulax.compare(["catch"], rulez=["ppo"])
     assert fresh({"envs": "catch", "rules": "ppo"})[0].seeds == 5
+
+
+def test_how_a_rule_was_found_and_what_that_took_stands_in_its_file(small, tmp_path: Path) -> None:
+    spent = {"meta_steps": 30, "environment_steps": 12345, "agent_updates": 678, "cpu_seconds": 90.5}
+    settings = {"discovery": {"estimator": "evolution", "objective": "policy_gradient", "fitness": "lifetime"}}
+    about = {"spent": json.dumps(spent), "settings": json.dumps(settings)}  # as files of before the cost named the estimator
+    save_file({"w": np.zeros(2, np.float32)}, tmp_path / "found.safetensors", about)
+    save_file({"w": np.zeros(2, np.float32)}, tmp_path / "silent.safetensors", {})
+    rules = ["ppo", "found.safetensors", "silent.safetensors"]
+    comparison = rulax.compare(["catch"], rules=rules, seeds=2, steps=100, out="here")
+    hand, found, silent = (rule["discovery"] for rule in comparison.results["rules"])
+    assert hand is silent is None
+    assert found == spent | {"estimator": "evolution (fitness lifetime)"}
+    told = comparison.table.partition("cost of finding the rules")[2]
+    lines = [line.split() for line in told.splitlines()]
+    assert ["found.safetensors", "evolution", "(fitness", "lifetime)", "30", "12.3k", "678", "90.5"] in lines
+    assert ["ppo", *"-----"] in lines
+    page = (tmp_path / "here" / "report.html").read_text()
+    assert "Cost of discovery" in page
+    assert "evolution (fitness lifetime)" in page
 
 
 def test_a_narrow_terminal_gets_a_row_for_each_environment_and_rule(tmp_path: Path) -> None:

@@ -127,7 +127,9 @@ def test_a_drift_is_discovered_saved_used_and_resumed(fake: Any, tmp_path: Path)
     assert found.rule_settings.learning.schedule_steps == 0  # a schedule was as long as a life, and is as long as a training run
     assert found.rule_settings.learning.epochs == make_rule("lpo").learning.epochs
     assert "--rule lpo" in found.about["found"]
-    assert "started from | PPO" in (Path("whole") / "rule_card.md").read_text()
+    card = (Path("whole") / "rule_card.md").read_text()
+    assert "started from | PPO" in card
+    assert "estimator | evolution |" in card
     jax.tree.map(np.testing.assert_array_equal, make_rule("whole/rule.safetensors").rule.init(jax.random.key(1)), found.params)
 
 
@@ -144,8 +146,8 @@ BAD = [
     ("discover grids --validation grid/tiny-sparse", "it would not be held out"),
     ("discover catch --validation catch:rows=10", "it would not be held out"),
     ("discover catch,catch:rows=10", "is the same environment as 'catch'"),
-    ("discover CartPole-v1", "environments that JAX can compile"),
-    ("discover point", "an action is 2 choices at once, which discover does not support"),
+    ("discover CartPole-v1,CartPole-v1", "is the same environment as 'CartPole-v1'"),
+    ("discover CartPole-v1 --validation CartPole-v1", "it would not be held out"),
     ("discover catch:rowz=5", "has no option 'rowz'"),
     ("discover grids --init ppo", "is hand-designed"),
     ("discover grids --init nowhere.safetensors", "cannot be read"),
@@ -188,6 +190,10 @@ def test_a_run_leaves_its_rule_and_what_is_known_of_it(fake: Any, tmp_path: Path
     assert "Discovery · catch:rows=5,columns=5,grid/delayed" in page
     assert "(unfinished)" not in page
     assert "mean score in the validation families" in page  # the card that the rule file carries
+    assert "25 meta-steps by backprop, " in output.replace("\n", " ")
+    assert "estimator | backprop" in card
+    assert "25 meta-steps by backprop in catch" in page
+    assert json.loads(rule.about["spent"])["estimator"] == "backprop"
     assert set(json.loads((folder / "baselines.json").read_text())) == {"catch:rows=5,columns=5", "grid/delayed", "catch"}
     assert list((folder / "tensorboard").iterdir())
     assert json.loads((folder / "config.json").read_text())["discovery"]["window"] == 10

@@ -2,6 +2,8 @@
 
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -10,9 +12,11 @@ import rulax
 from rulax.commands.cli import main
 from rulax.errors import UserError
 from rulax.learning import train
+from rulax.methods.population import PopulationTrainer
 from rulax.records import folder as folders
 
 from ..learning.environments import Flicker
+from ..learning.test_train import same
 
 SMALL = {"rule": "actor_critic", "streams": 2, "unroll": 5, "hidden": [4], "quiet": True, "animation": False}
 SIZE = 10  # environment steps of one iteration
@@ -87,18 +91,55 @@ def test_a_schedule_of_one_point_is_plain_training_with_that_learning_rate(tmp_p
         rulax.train(resume=tmp_path / "scheduled", steps=16 * SIZE, quiet=True)
 
 
-@pytest.mark.parametrize("overlap", [pytest.param("off", marks=pytest.mark.slow), "on"])
-def test_host_environments_have_populations_too(tmp_path, overlap):
-    settings = SMALL | {"overlap": overlap, "tune": {"learning_rate": (1e-3, 1e-1, "log"), "discount": (0.8, 0.99)}}
-    run = rulax.train(Flicker(), population=3, steps=8 * SIZE, exploit_every=2 * SIZE, out=tmp_path / "run", **settings)
-    assert [turn["step"] for turn in run.turns] == [0, 20, 40, 60]
+@pytest.fixture
+def begun(monkeypatch):
+    """The state that each stretch of training begins with, in order."""
+    states, advance = [], PopulationTrainer.advance
+
+    def noted(self, state, *rest):
+        states.append(jax.tree.map(jnp.copy, state))
+        return advance(self, state, *rest)
+
+    monkeypatch.setattr(PopulationTrainer, "advance", noted)
+    return states
+
+
+def lasting(state):
+    """All of a population's state but what its streams are in the middle of, which begins anew where they step on the host."""
+    training = state.training
+    return state._replace(training=(training.life.learner_state, training.life.key, training.iteration))
+
+
+def on_host(env, folder, begun, **settings):
+    """Trains eight iterations of 2 x `unroll` steps, turns after every second, and goes on; the first run."""
+    size = settings["streams"] * settings["unroll"]
+    tune = {"learning_rate": (1e-3, 1e-1, "log"), "discount": (0.8, 0.99)}
+    run = rulax.train(env, population=3, tune=tune, steps=8 * size, exploit_every=2 * size, out=folder, **settings)
+    assert [turn["step"] for turn in run.turns] == [0, 2 * size, 4 * size, 6 * size]
     copied = [(member, parent) for turn in run.turns for member, parent in enumerate(turn["parents"]) if member != parent]
     assert copied
-    prepared, _ = run.source
-    assert prepared.trainer.inner._learning is None, "nothing is on its way at the end"
-    again = rulax.train(env=Flicker(), resume=tmp_path / "run", steps=10 * SIZE, quiet=True)
+    prepared, state = run.source
+    saved = jax.tree.map(jnp.copy, lasting(state))
+    begun.clear()
+    again = rulax.train(resume=folder, steps=10 * size, quiet=True, **({} if isinstance(env, str) else {"env": env}))
     assert again.turns[:4] == run.turns
-    assert [turn["step"] for turn in again.turns[4:]] == [80]
+    assert [turn["step"] for turn in again.turns[4:]] == [8 * size]
+    # Weights, optimisers, hyper-parameters, scores and random keys: a turn was due, so nothing has touched them since.
+    assert jax.tree.structure(lasting(begun[0])) == jax.tree.structure(saved)
+    same(lasting(begun[0]), saved)
+    assert len(set(np.asarray(saved.hyperparameters["learning_rate"]).tolist())) > 1
+    return prepared
+
+
+@pytest.mark.parametrize("overlap", [pytest.param("off", marks=pytest.mark.slow), "on"])
+def test_host_environments_have_populations_too(tmp_path, begun, overlap):
+    prepared = on_host(Flicker(), tmp_path / "run", begun, **SMALL, overlap=overlap)
+    assert prepared.trainer.inner._learning is None, "nothing is on its way at the end"
+
+
+def test_gymnasiums_cartpole_has_populations_too(tmp_path, begun):
+    pytest.importorskip("gymnasium")
+    on_host("CartPole-v1", tmp_path / "run", begun, **SMALL | {"unroll": 40})  # longer than an episode
 
 
 @pytest.mark.parametrize(
@@ -114,6 +155,7 @@ def test_host_environments_have_populations_too(tmp_path, overlap):
         ({"population": 4, "tune": ["lr", "learning_rate"]}, "learning_rate is given twice"),
         ({"population": 4, "tune": ["lr"], "seeds": 3}, "a population is one run of --population agents"),
         ({"population": 4, "tune": ["lr"], "task": "random"}, "need the same task"),
+        ({"population": 4, "tune": ["lr"], "rule": "mfec"}, "rule 'mfec' has no hyper-parameter that could change during a run"),
         ({"exploit": "tournament"}, "exploit is for a population"),
         ({"schedule": "gone.json"}, "gone.json cannot be read"),
         ({"schedule": "soon"}, r"expects one of constant, linear, cosine, not 'soon' \(or a file that ends in .json\)"),
@@ -121,7 +163,7 @@ def test_host_environments_have_populations_too(tmp_path, overlap):
 )
 def test_mistakes_are_one_sentence_before_anything_is_written(tmp_path, settings, sentence):
     with pytest.raises(UserError, match=sentence):
-        rulax.train(ENV, steps=100, out=tmp_path / "run", **SMALL, **settings)
+        rulax.train(ENV, steps=100, out=tmp_path / "run", **SMALL | settings)
     assert not (tmp_path / "run").exists()
 
 

@@ -142,6 +142,9 @@ def test_mistakes_are_found_before_anything_is_written(fake: Any, tmp_path: Path
     )
     # Nothing is faked here: options of a rule are checked by the rule itself.
     assert "clip" in refused("train", "catch", "--rule", "ppo", "--tune", "rule.clipp=0.1:0.3")
+    # And so is whether a setting can do anything.
+    idle = refused("train", "catch", "--rule", "mfec", "--tune", "unroll=4,8", "lr=1e-4:1e-2")
+    assert "--tune: learning_rate does nothing for rule 'mfec', whose agents take no gradient steps" in idle
 
 
 # -- a whole sweep ---------------------------------------------------------------------------------------------------------------

@@ -250,3 +250,94 @@ def test_attributes_that_hang_on_arguments_are_refused():
     opened = environment_of(Walker, "Walker", {"randomise": {"mass": (3, 3)}}).open(1)
     opened.start(0)
     assert opened.copies[0].env.unwrapped.twice == 9.0
+
+
+def test_what_reset_makes_anew_need_not_be_computed_again():
+    """As in LunarLander: its world is made from an argument, and again by every reset, from the attribute."""
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Lander(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self, gravity=-10.0, wind=1.0, drag=1.0):
+            self.gravity, self.wind, self.drag = 0.0, 0.0, 0.0
+            self.gravity = gravity
+            self.world = {"gravity": gravity}
+            self.wind = wind
+            self.weather = [wind]
+            self.forecast = [self.weather]  # made of the old weather for ever
+            self.drag = drag
+            self.chute = drag
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.world = {"gravity": self.gravity}
+            self.weather = [self.wind]
+            self.chute = self.chute + 1
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    from rulax.envs.own import environment_of
+
+    opened = environment_of(Lander, "Lander", {"randomise": {"gravity": (-3, -2)}}).open(1)
+    opened.start(0)
+    lander = opened.copies[0].env.unwrapped
+    assert -3 <= lander.gravity == lander.world["gravity"] <= -2
+    for attribute, stale in (("wind", "forecast"), ("drag", "chute")):
+        with pytest.raises(UserError, match=f"{attribute} cannot be randomised, because {stale} is computed from it"):
+            environment_of(Lander, "Lander", {"randomise": {attribute: (1, 2)}})
+
+
+def test_a_property_with_a_setter_reaches_what_lies_deeper():
+    gymnasium = pytest.importorskip("gymnasium")
+
+    class Deep(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Discrete(2)
+
+        def __init__(self):
+            self.model = np.ones(3)
+
+        @property
+        def friction(self):
+            return float(self.model[0])
+
+        @friction.setter
+        def friction(self, value):
+            self.model[:] = value
+
+        @property
+        def total(self):
+            return float(self.model.sum())
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.0, False, False, {}
+
+    from rulax.envs.own import environment_of
+
+    opened = environment_of(Deep, "Deep", {"randomise": {"friction": (2, 3)}}).open(2)
+    opened.start(0)
+    models = np.array([copy.env.unwrapped.model for copy in opened.copies])
+    assert ((models >= 2) & (models <= 3) & (models == models[:, :1])).all()
+    assert models[0, 0] != models[1, 0]
+    with pytest.raises(UserError, match=r"no real-valued attribute 'total' \(it has friction\)"):
+        environment_of(Deep, "Deep", {"randomise": {"total": (2, 3)}})
+
+
+def test_the_lander_falls_in_the_gravity_that_was_drawn():
+    pytest.importorskip("Box2D")
+    opened = make("LunarLander-v3", randomise={"gravity": [(-2, -2), (-11, -11)], "wind_power": (5, 15)}).open(8)
+    opened.start(3)
+    gravity = np.array([copy.env.unwrapped.gravity for copy in opened.copies])
+    assert set(gravity) == {-2.0, -11.0}
+    for _ in range(30):
+        speed = opened.step(np.zeros(8, np.int64)).observation[:, 3]
+    assert speed[gravity == -11].max() < speed[gravity == -2].min() < 0
+    opened.close()

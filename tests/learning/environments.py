@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.base import Environment, Episode, HostEnvironment, HostStreams, Timestep, Transition
+from rulax.envs.wrappers import streams as make_streams
 from rulax.types import Level
 
 
@@ -35,6 +36,38 @@ class Counter(Environment):
         terminated = ended & (not self.cut)
         observation = (state + 1).astype(jnp.float32)[None]
         return state + 1, Transition(observation, reward, terminated, ended & self.cut)
+
+
+class OnHost(HostEnvironment):
+    """A compiled environment, stepped from the host: the same in the other form."""
+
+    def __init__(self, environment: Environment):
+        self.environment = environment
+        self.num_actions, self.action_dimensions = environment.num_actions, environment.action_dimensions
+        self.observation = environment.observation
+
+    def open(self, num_streams):
+        return HostedStreams(self.environment, num_streams)
+
+
+class HostedStreams(HostStreams):
+    def __init__(self, environment, num_streams):
+        streams = make_streams(environment, num_streams)
+        self.task = environment.default_task()
+        self.begin, self.move = jax.jit(streams.start), jax.jit(streams.step)
+
+    def start(self, seed):
+        self.key, key = jax.random.split(jax.random.key(seed))
+        self.state, timestep = self.begin(self.task, key)
+        return jax.tree.map(np.asarray, timestep)
+
+    def step(self, action):
+        self.key, key = jax.random.split(self.key)
+        self.state, timestep = self.move(self.task, self.state, action, key)
+        return jax.tree.map(np.asarray, timestep)
+
+    def close(self):
+        pass
 
 
 class Flicker(HostEnvironment):

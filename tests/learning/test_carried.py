@@ -283,8 +283,8 @@ def test_an_ordinary_agent_pays_nothing():
     heads = made.rule.heads(2)
     agent = make_agent(jax.random.key(0), jax.ShapeDtypeStruct((1,), jnp.float32), 2, heads, made.network)
     assert jax.make_jaxpr(write)(agent, *example(agent)).eqns == []
-    assert not make_trainer(Flicker(), made, CONFIG)._writes
-    assert trainer_of("in turns", with_count_bonus)._writes
+    assert not make_trainer(Flicker(), made, CONFIG).acting.writes
+    assert trainer_of("in turns", with_count_bonus).acting.writes
 
 
 def test_every_agent_has_the_methods_of_the_protocol():

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import math
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import rulax
 from rulax.commands.cli import main
 from rulax.commands.method import run as method
 from rulax.commands.method import setup
@@ -179,6 +181,35 @@ def test_what_cannot_run_here_is_left_out_of_all_and_refused_by_name(tmp_path, m
     assert "away is left out: no such file" in capsys.readouterr().err
     assert main(["method", "away", "--out", str(tmp_path / "away")]) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+def test_python_users_hold_the_records(tmp_path, capsys):
+    found = rulax.method("toy", experiment="numbers", seeds=2, out=tmp_path / "out")
+    assert found.folder == tmp_path / "out"
+    (record,) = found.records
+    assert record == read_experiment(tmp_path / "out" / "toy.numbers.json")
+    assert (record["value"], record["seeds"], record["pass"]) == (1.5, [0, 1], False)
+    assert found.table == (tmp_path / "out" / "table.md").read_text()
+    assert repr(found).endswith("0 of 1 goals reached)")
+    with pytest.raises(UserError, match="seeds is 2 there"):
+        rulax.method(resume=found.folder, seeds=3)
+    with pytest.raises(UserError, match="did you mean 'toy'"):
+        rulax.method("tyo")
+    # Experiments of one's own need no name in any table.
+    several = rulax.method([experiment("one", goal=1.0), experiment("two")], seeds=1, out=tmp_path / "own")
+    assert [(each["id"], each["pass"]) for each in several.records] == [("toy.one", True), ("toy.two", False)]
+    assert capsys.readouterr().out == ""
+
+
+def test_python_runs_a_method_of_the_catalogue(tmp_path, monkeypatch):
+    monkeypatch.undo()  # the real table, not that of the tests above
+    monkeypatch.chdir(tmp_path)
+    found = rulax.method("pbt", experiment="toy", suite="quick", seeds=1)
+    assert found.folder.parent == Path("runs")
+    (record,) = found.records
+    assert record["id"] == "pbt.toy"
+    assert record["pass"]
+    assert record["value"] >= record["goal"]
 
 
 def test_the_common_axis():

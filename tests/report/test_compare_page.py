@@ -42,6 +42,7 @@ def test_everything_is_in_its_place(tmp_path: Path) -> None:
     for said in ("only 5 seeds", "held out", "2 trials for every rule", "chosen", "rulax compare catch --rules ppo", "about disco"):
         assert said in words
     assert "2,000" in words  # environment steps of a rule in both environments
+    assert "Cost of discovery" not in words
     bold = [tag for tag, _ in page.elements if tag == "b"]
     assert len(bold) == 2  # the best rule of each environment
 
@@ -86,6 +87,20 @@ def test_where_all_resamples_agree_there_is_no_interval(tmp_path: Path) -> None:
     (tmp_path / "compare.json").write_text(json.dumps(found))
     words = " ".join(Reader(write_compare_page(tmp_path).read_text()).text)
     assert "with probability 1.000, and these runs cannot say how surely" in words
+
+
+def test_the_cost_of_discovery_stands_beside_that_of_training(tmp_path: Path) -> None:
+    found = comparison({"ppo": 0.5, "mine": 0.9}, ENVS)
+    spent = {"estimator": "pes", "meta_steps": 31, "environment_steps": 45_678, "agent_updates": 910, "cpu_seconds": 11.5}
+    found["rules"][1]["discovery"] = spent
+    for number, cell in enumerate(found["cells"]):
+        cell["updates"] = 100 + number
+    said = "|".join(page_of(tmp_path, {"ppo": 0.5, "mine": 0.9}, **found).text)
+    assert "|ppo|2,000|202|10|18|" in said  # cells 0 and 2
+    assert "|mine|2,000|204|10|18|" in said
+    assert "Cost of discovery" in said
+    assert "|mine|pes|31|45,678|910|12|" in said
+    assert "|ppo|–|–|–|–|–|" in said
 
 
 def test_one_rule_has_nobody_to_beat(tmp_path: Path) -> None:

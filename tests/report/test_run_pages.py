@@ -108,6 +108,8 @@ def test_the_page_of_a_discovery(tmp_path: Path) -> None:
     words = " ".join(page.text)
     assert "12,345" in words
     assert "0.987" in words
+    assert "45 meta-steps by backprop in catch" in words
+    assert "|estimator|backprop|" in "|".join(page.text)
     assert "rulax train catch --rule" in words
 
 

@@ -53,6 +53,16 @@ def test_every_head_learns(name, rule):
     for head, gradient in gradients(rule, batch, targets).items():
         learns = not (name in FOLLOWS and head == "policy")
         assert (jnp.abs(gradient).max() > 1e-6) == learns, head
+    assert rule.by_gradient
+
+
+def test_a_rule_that_takes_no_gradient_steps_says_so():
+    rule = make_rule("mfec").rule
+    assert not rule.by_gradient
+    batch = random_batch(rule)
+    targets, _, _ = make_targets(rule, batch)
+    for gradient in gradients(rule, batch, targets).values():
+        np.testing.assert_array_equal(gradient, 0)
 
 
 def test_an_invalid_step_contributes_nothing(rule):

@@ -39,6 +39,8 @@ def targets_by_loops(network, batch, discount=0.99):
     network, online = (jax.tree.map(lambda x: np.asarray(x, np.float64), each) for each in (network, batch.online))
     reward, going_on, valid, action = (np.asarray(getattr(batch.experience, n)) for n in ("reward", "discount", "valid", "action"))
     first = np.asarray(batch.experience.first)
+    # A step that starts an episode did happen, even if it may not be learned from.
+    known = valid | ((first[:-1] > 0) & ((going_on == 0) | (first[1:] == 0)))
     y, policy = softmax(online["state_prediction"]), softmax(online["policy"])
 
     def encode(distribution):
@@ -51,7 +53,7 @@ def targets_by_loops(network, batch, discount=0.99):
         h = c = np.zeros(lstm.weight_hidden.shape[0])
         for t in reversed(range(T)):
             ended = going_on[t, b] == 0 or (first[t + 1, b] > 0 and not valid[t, b])
-            if ended or (t + 1 < T and not valid[t + 1, b]):
+            if ended or not known[t, b] or (t + 1 < T and not known[t + 1, b]):
                 h = c = np.zeros_like(h)
             coming = 0.0 if ended else encode(y[t + 1, b])
             x = np.array([reward[t, b], going_on[t, b], discount, policy[t, b, action[t, b]], encode(y[t, b]), coming])

@@ -16,6 +16,7 @@ from rulax.commands.fields import flag_name
 from rulax.commands.names import read_rule_spec
 from rulax.commands.settings import NOT_RECORDED
 from rulax.commands.train.settings import TrainConfig
+from rulax.discovery.settings import estimator_words
 from rulax.files import safetensors_metadata
 from rulax.rules.registry import RULES, STORED, is_own, split_ablations
 
@@ -68,8 +69,18 @@ def rule_facts(rule: str, name: str, cells: list[Cell]) -> dict[str, Any]:
         "trained_on": json.loads(about.get("trained_on", "[]")),
         "validated_on": json.loads(about.get("validated_on", "[]")),
         "found": about.get("found"),
+        "discovery": discovery_facts(about),
         "settings": {name: list(value) if isinstance(value, tuple) else value for name, value in tuned.items()},
     }
+
+
+def discovery_facts(about: dict[str, str]) -> dict[str, Any] | None:
+    """How a rule was found and what that cost, up to the meta-step that it is of; None for what its file does not say."""
+    if "spent" not in about:
+        return None
+    settings = json.loads(about.get("settings", "{}")).get("discovery", {})
+    # Files from before the cost named the estimator name it among their settings.
+    return {"estimator": estimator_words(settings)} | json.loads(about["spent"])
 
 
 def about_file(rule: str) -> dict[str, str]:

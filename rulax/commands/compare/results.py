@@ -19,8 +19,11 @@ from rulax.commands.train.result import Run
 from rulax.evaluation import statistics as st
 from rulax.evaluation.normalised import ends
 from rulax.files import jsonable
+from rulax.learning.life import warm_iterations
+from rulax.records.folder import read_config
 from rulax.report.compare import seed_curve
 from rulax.report.plot import carry_forward
+from rulax.settings import Learning
 
 NEARLY = 0.9  # normalised score that counts as learned, for sample efficiency
 CLEAR = 2.0  # times the spread of its seeds, by which the best rule should be better than untrained
@@ -186,11 +189,18 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
         "area_under_curve": jsonable(st.area_under_curve(steps, returns)) if len(steps) else [],
         "steps_to_learn": jsonable(reached) if reached is not None else [],
         "environment_steps": int(steps[-1]) * config.seeds if len(steps) else 0,
+        "updates": updates_in(cell, int(steps[-1])) * config.seeds if len(steps) else 0,
         "seconds": round(cost.seconds, 2),
         "cpu_seconds": round(cost.cpu_seconds, 2),
         "core_hours": cost.cpu_seconds / 3600,
         "command": cell_command(cell),
     }
+
+
+def updates_in(cell: Cell, steps: int) -> int:
+    """Updates of one agent in so many environment steps; while its replay is filled it makes none."""
+    learning = Learning(**read_config(cell.folder)["learning"])
+    return max(0, steps // (learning.streams * learning.unroll) - warm_iterations(learning))
 
 
 def environment_facts(env: str, known: list[str], random: dict[str, Any], scale: Scale, discovered: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rulax.commands.tables import Tables, escaped, make_table, number
 from rulax.records.folder import COMPARISON, REPORT
-from rulax.report.compare import AGGREGATES
+from rulax.report.compare import AGGREGATES, SPENT, costs, discoveries
 from rulax.text import count, duration, plural
 
 
@@ -57,6 +57,12 @@ class Comparison(Tables):
             if len(self.rules) > 1:
                 console.print("\nprobability that a run of the row's rule beats one of the other's")
                 console.print(improvement_table(self.rules, overall["improvement"], console))
+        console.print("cost of training, all environments and seeds together")
+        console.print(cost_table(found, console))
+        if discoveries(found):
+            console.print("\ncost of finding the rules, as their files say")
+            console.print(discovery_table(found, console))
+        console.print()
         for rule, tuned in (found["tuning"] or {"rules": {}})["rules"].items():
             chosen = ", ".join(f"{name} {value}" for name, value in tuned["chosen"].items())
             console.print(f"tuned: {rule} with {chosen} (best of {len(tuned['scores'])} trials)", markup=False)
@@ -120,6 +126,24 @@ def improvement_table(rules: list[str], improvement: list[dict[str, Any]], conso
     found = {(pair["rule"], pair["over"]): pair["probability"] for pair in improvement}
     rows = {escaped(rule): [cell(found[rule, other]) if rule != other else "" for other in rules] for rule in rules}
     return fitting("", "other", rules, rows, console)
+
+
+def cost_table(found: dict[str, Any], console: Any) -> Any:
+    """One row per rule: what it took to train by it."""
+    columns = {"environment_steps": "environment steps", "updates": "updates", "cpu_seconds": "CPU seconds"}
+    rows = {escaped(rule): [counted(took[name]) for name in columns] for rule, took in costs(found).items()}
+    return fitting("rule", "", list(columns.values()), rows, console)
+
+
+def discovery_table(found: dict[str, Any], console: Any) -> Any:
+    """One row per rule: how it was found, and what that took; dashes for those that were designed by hand."""
+    rows = {escaped(rule): [counted((spent or {}).get(name)) for name in SPENT] for rule, spent in discoveries(found).items()}
+    return fitting("rule", "", list(SPENT.values()), rows, console)
+
+
+def counted(value: float | str | None) -> str:
+    """A cost, or a word about it."""
+    return "-" if value is None else escaped(value) if isinstance(value, str) else count(value)
 
 
 def fitting(corner: str, across: str, columns: list[str], rows: dict[str, list[str]], console: Any) -> Any:

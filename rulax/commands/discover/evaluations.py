@@ -13,7 +13,7 @@ from typing import Any
 from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.discovery.evaluate import Baselines, FamilyEvaluation, evaluation_steps, measure_baselines
 from rulax.discovery.population import listed
-from rulax.envs.base import Environment
+from rulax.envs.base import Environment, HostEnvironment
 from rulax.errors import TrainingStopped
 from rulax.files import jsonable, read_json, write_json
 from rulax.parallel.together import together
@@ -75,7 +75,7 @@ class Evaluator:
         for name in missing:
             self.warn(name, say)
 
-    def measure_one(self, name: str, environment: Environment) -> Baselines:
+    def measure_one(self, name: str, environment: Environment | HostEnvironment) -> Baselines:
         """Both baselines of one family."""
         from rulax.rules.registry import make_rule
 
@@ -127,9 +127,14 @@ class Evaluator:
 
     def make_evaluation(self, name: str) -> FamilyEvaluation:
         """Fresh agents in one family."""
-        return FamilyEvaluation(
-            name, self.environments[name], self.prepared.recipe, self.prepared.config.evaluation_seeds, self.steps
-        )
+        config = self.prepared.config
+        sizes = config.evaluation_seeds, self.steps
+        return FamilyEvaluation(name, self.environments[name], self.prepared.recipe, *sizes, most_restarts=config.most_restarts)
+
+    def close(self) -> None:
+        """Close host environments."""
+        for evaluation in self.evaluations.values():
+            evaluation.close()
 
     def judge(self, step: int, returns: dict[str, float]) -> Scores:
         """Returns as scores, and their means over the two kinds of families."""

@@ -18,7 +18,7 @@ from rulax.discovery.population import Family
 from rulax.errors import UserError
 from rulax.files import read_json, write_json
 from rulax.parallel.machine import free_memory
-from rulax.text import bytes_text
+from rulax.text import bytes_text, to_bytes
 
 MEMORY = "memory.json"
 SHARE = 0.8  # of what is free
@@ -44,6 +44,18 @@ def plan_memory(discoverer: Discoverer, limit_gb: float, folder: Path, say: Say,
     known |= decide(discoverer, limit, say, phase)
     # Only once it is decided: a run that is refused or stopped in the middle plans anew.
     write_json(path, known | {"plans": discoverer.plans})
+
+
+def reserves(discoverer: Discoverer, replay_limit: str) -> list[str]:
+    """What the records and the replay of agents on the host will take, a sentence each; refused if that is too much."""
+    limit, said = to_bytes("replay_limit", replay_limit) if replay_limit else 0, []
+    for family in discoverer.families:
+        if family.on_host:
+            try:
+                said.append(discoverer.lives(family).reserve(limit))
+            except ValueError as error:
+                raise UserError(f"{family.name}: {error}") from error
+    return said
 
 
 def decide(discoverer: Discoverer, limit: int, say: Say, phase: Say) -> dict[str, Any]:

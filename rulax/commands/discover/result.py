@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rulax.commands.discover.settings import DiscoverConfig
 from rulax.commands.discover.setup import PreparedDiscovery
-from rulax.discovery.settings import PERTURBING
+from rulax.discovery.settings import PERTURBING, WHOLE, estimator_words
 from rulax.files import write_json
+from rulax.learning.life import warm_iterations
 from rulax.records import folder as folders
 from rulax.records.rows import Row
 from rulax.report import discover_plot
@@ -16,8 +18,9 @@ from rulax.report.plot import save_figure
 
 
 class Spent(NamedTuple):
-    """What a discovery has cost so far."""
+    """How a rule is being found, and what that has cost so far."""
 
+    estimator: str  # in words
     meta_steps: int
     agent_updates: int
     environment_steps: int
@@ -27,20 +30,33 @@ class Spent(NamedTuple):
 
     @classmethod
     def of(cls, prepared: PreparedDiscovery, steps: int, seconds: float, cpu_seconds: float, bad: int) -> Spent:
-        """Counted from the settings; evaluations are not counted, except in time."""
+        """Counted from the settings; evaluations are not counted, except in time.
+
+        What agents live counts, and not what a program saves: in short windows perturbed lives may share their first rollout.
+        """
         settings, learning = prepared.discoverer.settings, prepared.recipe.learning
-        # Every antithetic pair lives two more windows, beside the one that the population itself lives.
+        whole = settings.fitness in WHOLE
+        # Of one life in one meta-step; a whole one is as long as lives are on average, and needs no validation.
+        updates = average(settings.lifetimes, lambda life: life) if whole else settings.window
+        acted = updates * learning.unroll + (0 if whole else settings.validation_unroll)
+        # Every antithetic pair lives two more, beside the one that the population itself lives.
         lives = 1 + 2 * settings.pairs if settings.estimator in PERTURBING else 1
-        whole = settings.fitness == "lifetime"
-        # Whole lives are as long as `draw_budget` makes them on average, and need no validation.
-        updates = round(len(settings.lifetimes) / sum(1 / each for each in settings.lifetimes)) if whole else settings.window
-        unrolls = (updates * learning.unroll + (0 if whole else settings.validation_unroll)) * lives
-        updates *= lives
-        if settings.objective == "bootstrap":
+        updates, acted = lives * updates, lives * acted
+        if settings.objective == "bootstrap" and not whole:
+            # Its validation is that of the window.
             updates += settings.bootstrap_updates
-            unrolls += settings.bootstrap_updates * learning.unroll + settings.validation_unroll
-        agents = steps * settings.agents * len(prepared.training)
-        return cls(steps, agents * updates, agents * unrolls * learning.streams, round(seconds, 1), round(cpu_seconds, 1), bad)
+            acted += settings.bootstrap_updates * learning.unroll
+        # Who is born fills its replay first; perturbed lives begin with what is in it.
+        windows = 1 if whole else average(settings.lifetimes, lambda life: -(-life // settings.window))
+        filled = -(-steps // windows) * warm_iterations(learning) * learning.unroll
+        agents = settings.agents * len(prepared.training)
+        lived = round(agents * steps * updates), round(agents * (steps * acted + filled) * learning.streams)
+        return cls(estimator_words(vars(settings)), steps, *lived, round(seconds, 1), round(cpu_seconds, 1), bad)
+
+
+def average(lifetimes: tuple[int, ...], of: Callable[[int], float]) -> float:
+    """Of something that depends on the length of a life, which is drawn as `draw_budget` does it."""
+    return sum(of(life) / life for life in lifetimes) / sum(1 / life for life in lifetimes)
 
 
 class DiscoveryRun:

@@ -18,6 +18,7 @@ PER_FAMILY = {
     "meta_gradient_norm": "meta_gradient_mean_of_norms",
     "meta_gradient_norm_of_mean": "meta_gradient_norm_of_mean",
 }
+COUNTS = ("bad_agents", "restarts")  # of all families, which add up over meta-steps
 META, EVALUATION = "meta", "evaluation"
 
 
@@ -42,10 +43,14 @@ def flatten(metrics: dict[str, Any]) -> dict[str, float]:
         # Summed in double precision: many episodes of large returns would lose digits in single.
         values |= {f"{name}/{family}": float(np.sum(named[name], dtype=np.float64)) for name in SUMS}
         values |= {f"{shown}/{family}": finite_mean(named[name]) for name, shown in PER_FAMILY.items() if name in named}
+    # Only agents on the host have any.
+    restarts = [named["restarts"] for named in families.values() if "restarts" in named]
+    if restarts:
+        values["restarts"] = float(np.sum(restarts))
     # All families are trained by the same recipe, so the first one's metrics are everybody's.
     shared = next(iter(families.values()))
     for name in shared:
-        if name not in (*SUMS, *LEFT_OUT, *NORMS):
+        if name not in (*SUMS, *LEFT_OUT, *NORMS, *COUNTS):
             # A mean of means, so that every family counts the same, however many of its agents had a finite number.
             values[name] = finite_mean([finite_mean(named[name]) for named in families.values() if name in named])
     return values
@@ -64,8 +69,8 @@ def make_row(totals: Totals, step: int, seconds: float, carried: Totals) -> Row:
             family = name.removeprefix("episodes/")
             # Divided only now: a mean over meta-steps of mean returns would give few episodes the weight of many.
             row[f"return/{family}"] = jsonable(sums[f"episode_return/{family}"] / total) if total else None
-        elif name == "bad_agents":
-            # A count, which must add up to the total over all rows.
+        elif name in COUNTS:
+            # They must add up to the total over all rows.
             row[name] = int(total)
         else:
             measured = sums[name + COUNT]

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from rulax.commands import resume as resuming
 from rulax.commands.discover.evaluations import Evaluator, Scores
-from rulax.commands.discover.memory import plan_memory
+from rulax.commands.discover.memory import plan_memory, reserves
 from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.rows import as_iteration, make_row
 from rulax.commands.discover.settings import DiscoverConfig, build_discover, whole_specs
@@ -26,6 +26,7 @@ from rulax.commands.progress import Status, make_progress
 from rulax.commands.settings import parts_of, read_values
 from rulax.commands.signals import StopRequest
 from rulax.discovery.meta_step import DiscoveryState
+from rulax.envs.base import EnvironmentFailed
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
 from rulax.own import shown
@@ -137,6 +138,8 @@ class DiscoverJob:
             self.evaluator.measure(driver.message, driver.phase)
         if not self.discoverer.done(self.state):
             # Inside of the work, so that Ctrl-C during minutes of compiling still leads to a saved run.
+            for text in reserves(self.discoverer, self.config.replay_limit):
+                driver.message(text)
             plan_memory(self.discoverer, self.config.memory_limit, self.folder, driver.message, driver.phase)
             self.discoverer.compile(driver.phase)
         while not self.discoverer.done(self.state):
@@ -149,7 +152,11 @@ class DiscoverJob:
     def advance(self) -> None:
         """One meta-step, and its row."""
         # Assigned before the check: where that raises, `drive` saves nothing, and the checkpoint stays the last good state.
-        self.state, metrics = self.discoverer.advance(self.state)
+        try:
+            self.state, metrics = self.discoverer.advance(self.state)
+        except EnvironmentFailed as error:
+            checkpoint_path = self.folder / folders.CHECKPOINT
+            raise TrainingStopped(f"discovery stopped: {error}; the last good state is in {checkpoint_path}") from error
         self.bad += int(metrics[""]["bad_agents"])
         # A few bad meta-gradients in a long run are left out and forgiven; a rule that has diverged produces nothing else.
         if self.bad > self.config.most_bad:
@@ -234,8 +241,10 @@ class DiscoverJob:
         return run
 
     def close(self) -> None:
-        """Its files."""
+        """Its files and environments."""
         self.log.close()
+        self.discoverer.close()
+        self.evaluator.close()
 
     # -- what the user reads ----------------------------------------------------------------------------------------------
 

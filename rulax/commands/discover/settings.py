@@ -12,7 +12,7 @@ from typing import Any
 
 from rulax.commands.names import split_specs
 from rulax.commands.preset_files import SUITES, load_preset, preset_names, read_preset
-from rulax.commands.settings import Running, assemble, check_suite, read_values
+from rulax.commands.settings import HOST, Running, assemble, check_suite, read_values
 from rulax.discovery.settings import Discovery
 from rulax.errors import UserError
 from rulax.files import safetensors_metadata
@@ -38,8 +38,8 @@ class DiscoverConfig(Running):
     validation: tuple[str, ...] = setting((), WHAT, metavar="ENV")
     """Families that no agent of discovery lives in; the best rule is the one that does best there."""
     rule: str = setting("", WHAT, metavar="KIND")
-    """Kind of rule to discover: disco, targets from a meta-network, lpg, a learned policy gradient, or lpo, a drift function that
-    starts as PPO's [default: what --init or the suite says, else disco]."""
+    """Kind of rule to discover: disco, targets from a meta-network, epg, a learned loss, lpg, a learned policy gradient, or lpo,
+    a drift function that starts as PPO's [default: what --init or the suite says, else disco]."""
     init: str = setting("", WHAT, metavar="NAME|FILE")
     """Rule to start from, for example disco103 or a rule file, which then sets the sizes [default: a random one]."""
     rule_options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
@@ -53,6 +53,10 @@ class DiscoverConfig(Running):
     memory_limit: float = setting(0.0, "run", at_least=0, on_resume=True)
     """Gigabytes that discovery may take; 0 means 80 % of what is free. With --resume it counts only for a run that was stopped
     before it had planned its memory: a plan is kept, because another one would differ in the last bits."""
+    replay_limit: str = setting("", HOST, metavar="BYTES", on_resume=True)
+    """Largest replay of one family of agents, for example 4GiB [default: 80 % of the memory that is free]."""
+    most_restarts: int = setting(10, HOST, at_least=0, on_resume=True)
+    """How often the environment of one stream may raise an error and be restarted before the run gives up."""
     most_bad: int = setting(100, "run", at_least=0, on_resume=True)
     """Meta-gradients that may be other than finite before the run stops; each is left out and counted."""
     preset: str = setting("", "run", metavar="FILE")

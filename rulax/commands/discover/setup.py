@@ -23,11 +23,14 @@ from rulax.rules.kinds import KINDS
 
 if TYPE_CHECKING:
     from rulax.discovery.discover import Discoverer
-    from rulax.envs.base import Environment
+    from rulax.envs.base import Environment, HostEnvironment
     from rulax.rules.base import Recipe
     from rulax.rules.pretrained import RuleFile
 
 KIND = "discover"
+
+
+Families = dict[str, "Environment | HostEnvironment"]
 
 
 class PreparedDiscovery(NamedTuple):
@@ -36,8 +39,8 @@ class PreparedDiscovery(NamedTuple):
     config: DiscoverConfig
     recipe: Recipe
     sizes: Any  # of the class that the kind of rule has
-    training: dict[str, Environment]  # by the name of their family
-    validation: dict[str, Environment]
+    training: Families  # by the name of their family
+    validation: Families
     discoverer: Discoverer
     record: dict[str, Any]  # the content of config.json
 
@@ -74,19 +77,19 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
         sizes,
         training,
         validation,
-        make_discoverer(training, recipe, settings, config.steps),
+        make_discoverer(training, recipe, settings, config),
         make_record(config, recipe, settings, sizes),
     )
 
 
-def make_discoverer(training: dict[str, Environment], recipe: Recipe, settings: Discovery, steps: int) -> Discoverer:
+def make_discoverer(training: Families, recipe: Recipe, settings: Discovery, config: DiscoverConfig) -> Discoverer:
     """The machinery of discovery, once it is certain that its parts fit together."""
     from rulax.discovery.discover import Discoverer
     from rulax.discovery.population import Family
 
     with user_errors():
         families = [Family(name, environment, recipe, settings) for name, environment in training.items()]
-        discoverer = Discoverer(families, steps)
+        discoverer = Discoverer(families, config.steps, config.most_restarts)
         # Traces one whole state: network, rule and environments that do not fit together fail here, before there is a folder.
         discoverer.skeleton()
     return discoverer
@@ -112,6 +115,8 @@ def check_first_step(config: DiscoverConfig, kind: str, settings: Discovery) -> 
             f"rule lpo starts exactly as PPO, where estimator {settings.estimator} finds a gradient of zero: give --estimator "
             "evolution, or --rule-options first_std=0.1"
         )
+    if settings.handover and kind != "epg":
+        raise UserError(f"handover is from PPO's loss to a learned one, which rule {kind} does not have; rule epg does")
     if kind != DEFAULT and settings.rule_init != "open":
         raise UserError(f"rule_init {settings.rule_init} is about the weights of a meta-network, which rule {kind} does not have")
 
@@ -171,36 +176,26 @@ def stored_rule(config: DiscoverConfig) -> RuleFile | None:
 # -- families ------------------------------------------------------------------------------------------------------------------
 
 
-def make_families(specs: tuple[str, ...]) -> dict[str, Environment]:
-    """Environments by the name of their family; those that discovery cannot use are refused."""
-    from rulax.envs.base import Environment
-    from rulax.envs.registry import list_environments
-
-    found: dict[str, Environment] = {}
+def make_families(specs: tuple[str, ...]) -> Families:
+    """Environments by the name of their family."""
+    found: Families = {}
     for text in specs:
         spec = read_spec(text)
         environment = build.make_environment(spec.env, spec.options)
-        if not isinstance(environment, Environment):
-            own = ", ".join(sorted({entry.family for entry in list_environments()}))
-            raise UserError(
-                f"discovery needs environments that JAX can compile, and '{spec.env}' steps outside of it; there are "
-                f"gymnax/ID and the environments of rulax ({own}; `rulax envs` lists them)"
-            )
-        build.check_one_choice(spec.env, environment, "discover")
         # Compared as objects and not as text: `catch` and `catch:rows=8` may be the same environment. Those of rulax are
         # dataclasses, whose repr has all options.
-        same = next((name for name, other in found.items() if repr(other) == repr(environment)), None)
+        same = next((name for name, other in found.items() if name == text or repr(other) == repr(environment)), None)
         if same is not None:
             raise UserError(f"'{text}' is the same environment as '{same}'; name it once (--agents says how many live in it)")
         found[text] = environment
     return found
 
 
-def check_held_out(training: dict[str, Environment], validation: dict[str, Environment]) -> None:
+def check_held_out(training: Families, validation: Families) -> None:
     """Refuse a validation family in which agents of discovery live: it would say nothing about others."""
     for name, environment in validation.items():
         for other, known in training.items():
-            if repr(known) == repr(environment):
+            if name == other or repr(known) == repr(environment):
                 raise UserError(
                     f"validation '{name}' is the same environment as '{other}', in which the rule is discovered: "
                     "it would not be held out"

@@ -15,7 +15,8 @@ from rulax.records import folder as folders
 from rulax.text import count, duration
 
 LICENCE = "Apache-2.0"
-STARTS = {"disco": "random weights", "lpg": "random weights", "lpo": "PPO, whose drift it starts with"}  # of each kind of rule
+# Of each kind of rule.
+STARTS = {"disco": "random weights", "epg": "random weights", "lpg": "random weights", "lpo": "PPO, whose drift it starts with"}
 
 
 # -- the card ------------------------------------------------------------------------------------------------------------------
@@ -68,6 +69,7 @@ def as_markdown(facts: dict[str, Any]) -> str:
         "validated on": ", ".join(facts["validated_on"]) or "nothing: no family was held out, so its scores are those of training",
         "picked by": facts["picked_by"],
         "started from": facts["started_from"],
+        "estimator": spent["estimator"],
         "meta-steps": f"{spent['meta_steps']:,}",
         "agent updates": f"{spent['agent_updates']:,}",
         "environment steps": f"{spent['environment_steps']:,} (evaluations not counted)",
@@ -121,8 +123,9 @@ def show(run: DiscoveryRun) -> None:
     console.print(table(run))
     spent, best = run.spent, run.results["best"]
     console.print(
-        f"[dim]the best rule is that of meta-step {best['step']}; {spent.meta_steps:,} meta-steps, {count(spent.agent_updates)} "
-        f"agent updates, {count(spent.environment_steps)} environment steps; {duration(spent.seconds)} in all, "
+        f"[dim]the best rule is that of meta-step {best['step']}; {spent.meta_steps:,} meta-steps by {spent.estimator}, "
+        f"{count(spent.agent_updates)} agent updates, {count(spent.environment_steps)} environment steps; "
+        f"{duration(spent.seconds)} in all, "
         f"{spent.cpu_seconds:,.0f} CPU seconds[/]\n"
     )
     if spent.bad_agents:

@@ -101,10 +101,17 @@ def with_constants(recipe: Recipe, config: TrainConfig, constants: dict[str, flo
 def adjustables(config: TrainConfig, recipe: Recipe, own_object: bool) -> dict[str, Adjustable]:
     """Everything that may differ between agents and change during a run, by name."""
     fields = {field.name: field.metadata.get("bounds", {}) for field in dataclasses.fields(Learning)}
-    names = [name for name in HYPERPARAMETERS if name != HORIZON]
+    # All of them are about gradient steps.
+    names = [name for name in HYPERPARAMETERS if name != HORIZON and recipe.rule.by_gradient]
     found = {name: Adjustable(float(getattr(recipe.learning, name)), fields[name], False) for name in names}
     constants = {} if own_object else constants_of_rule(config.rule, config.rule_options)
-    return {name: Adjustable(value, bounds, True) for name, (value, bounds) in constants.items()} | found
+    known = {name: Adjustable(value, bounds, True) for name, (value, bounds) in constants.items()} | found
+    if not known:
+        raise UserError(
+            f"rule '{config.rule}' has no hyper-parameter that could change during a run: its agents take no gradient steps, and "
+            "what its options say is fixed once they are made"
+        )
+    return known
 
 
 def find(key: str, known: Mapping[str, Adjustable], rule: str) -> str:

@@ -27,6 +27,7 @@ from rulax.commands.tune.show import Sweep, show
 from rulax.commands.tune.study import Study, Trial, check_installed
 from rulax.errors import Interrupted, TrainingStopped, UserError
 from rulax.files import write_json
+from rulax.learning.members import OF_GRADIENT_STEPS
 from rulax.own import shown
 from rulax.records import folder as folders
 from rulax.records.provenance import how_made
@@ -84,6 +85,9 @@ def checked(config: TuneConfig) -> dict[str, Any]:
     prepared = prepare(training(config, "", {}, trial=True))
     prepared.trainer.close()
     space = config.space
+    idle = [name for name in space if name in OF_GRADIENT_STEPS and not prepared.recipe.rule.by_gradient]
+    if idle:
+        raise UserError(f"--tune: {idle[0]} does nothing for rule '{config.rule}', whose agents take no gradient steps")
     for name, dimension in space.items():
         ends = dimension.values.values() if isinstance(dimension, Choices) else (dimension.low, dimension.high)
         for end in ends:

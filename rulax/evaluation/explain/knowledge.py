@@ -36,10 +36,12 @@ def taken(values: np.ndarray, action: np.ndarray) -> np.ndarray:
 def prediction_logits(observed: Observed) -> dict[str, np.ndarray]:
     """Logits [L, B, N] of the predictions whose confidence is measured: y, z of the action taken, policy."""
     online, action = now(observed.batch.online), observed.batch.experience.action
-    found = {"policy": online["policy"]}
+    found = {}
     if Y in online:
-        found = {"y": online[Y], "z": taken(online[Z], action), **found}
-    return found
+        found["y"] = online[Y]
+    if Z in online:
+        found["z"] = taken(online[Z], action)
+    return {**found, "policy": online["policy"]}
 
 
 def confidence_of(observed: Observed, seed: int = 0) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class DelayedChoiceRun(SeedRun):
         constants = {name: float(value) for name, value in constants_of(self.state.meta_params).items()}
         agent = self.state.online.member.life.learner_state.params
         environment = self.method.family().environment
+        assert isinstance(environment, Environment)
         tuned = play_episodes(self.setup, environment, agent, context_of(self.state.meta_params))
         return report_delayed_choice(self.setup, tuned, self.scores, constants)
 

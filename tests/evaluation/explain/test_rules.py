@@ -18,6 +18,7 @@ import pytest
 from rulax.agents import make_agent
 from rulax.evaluation.explain.alignment import advantages, align, cosine
 from rulax.evaluation.explain.inputs import answer, put_together, signals_of, take_apart
+from rulax.evaluation.explain.knowledge import prediction_logits
 from rulax.evaluation.explain.record import Observed, Snapshot, number_episodes
 from rulax.evaluation.explain.reliance import Y, Z, without_predictions
 from rulax.evaluation.explain.trajectory import part_of, pick, scene, weights
@@ -60,6 +61,16 @@ def test_the_policy_gradient_is_at_no_angle_to_itself() -> None:
         assert float(found["whole"]) == pytest.approx(np.sign(sign), abs=1e-5)
         assert float(found["policy"]) == pytest.approx(np.sign(sign), abs=1e-5)
         assert abs(float(found["again"])) < 0.999  # other data, other gradient
+
+
+def test_predictions_are_those_that_the_rule_has() -> None:
+    """LPG has y without z; a rule of people has neither."""
+    batch = jax.tree.map(np.asarray, random_batch(SMALL))
+    for names in [("state_prediction", "action_prediction"), ("state_prediction",), ()]:
+        kept = {name: batch.online[name] for name in ("policy", *names)}
+        found = prediction_logits(Observed(batch._replace(online=kept), np.zeros(()), np.zeros(()), None))
+        assert list(found) == [*["y", "z"][: len(names)], "policy"]
+        assert {each.shape[:2] for each in found.values()} == {batch.experience.action.shape}
 
 
 def test_cosine() -> None:
