@@ -8,6 +8,7 @@ steps. Every evaluation uses the same initial agents, tasks and random keys, so 
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 
 from rulax.envs.adapters.restart import MOST_RESTARTS
 from rulax.envs.base import Environment, HostEnvironment
-from rulax.learning.train import COMPILE_FAST, CompiledTrainer, TrainerConfig, make_trainer
+from rulax.learning.train import COMPILE_FAST, CompiledTrainer, Trainer, TrainerConfig, make_trainer
 from rulax.rules.base import Recipe
 from rulax.types import Array, Batch, Experience, Metrics, Predictions, PyTree
 
@@ -70,11 +71,18 @@ class FamilyEvaluation:
             once: whether the program will run only once, so that time to compile matters more than speed.
             most_restarts: how often an environment on the host may fail.
         """
-        self.name = name
-        self.trainer = make_trainer(environment, recipe, TrainerConfig(seeds, steps, task="random", most_restarts=most_restarts))
-        if once and isinstance(self.trainer, CompiledTrainer):
-            self.trainer.compile_options = COMPILE_FAST
+        self.name, self.environment, self.recipe, self.once = name, environment, recipe, once
+        self.config = TrainerConfig(seeds, steps, task="random", most_restarts=most_restarts)
+        self.restarts = 0  # of environments on the host, in all runs so far
         self._initial_state: Any = None
+
+    @functools.cached_property
+    def trainer(self) -> Trainer:
+        """What trains the agents; made when it is first wanted, since on the host it opens environments."""
+        trainer = make_trainer(self.environment, self.recipe, self.config)
+        if self.once and isinstance(trainer, CompiledTrainer):
+            trainer.compile_options = COMPILE_FAST
+        return trainer
 
     def prepare(self) -> None:
         """Initialise the agents and compile their training, which `run` would otherwise do first."""
@@ -83,6 +91,7 @@ class FamilyEvaluation:
             # Not `hash`, which differs from process to process for strings.
             self._initial_state = self.trainer.init(jax.random.fold_in(key, zlib.crc32(self.name.encode())))
             self.trainer.compile(self._initial_state)
+            self.trainer.release()
 
     def run(self, rule_params: PyTree, stopped: Callable[[], bool] = lambda: False) -> float | None:
         """Train the agents with a rule.
@@ -97,19 +106,24 @@ class FamilyEvaluation:
         self.prepare()
         trainer = self.trainer
         trainer.rule_params = rule_params
-        # Training consumes its state. On the host, the environments start again as they did the first time.
-        state, chunks = trainer.resume(jax.tree.map(jnp.copy, self._initial_state)), []
-        while not trainer.done(state):
-            if stopped():
-                return None
-            state, metrics = trainer.advance(state)
-            chunks.append((metrics["episode_return"], metrics["episodes"]))
+        try:
+            # Training consumes its state. On the host, the environments start again as they did the first time.
+            state, chunks = trainer.resume(jax.tree.map(jnp.copy, self._initial_state)), []
+            while not trainer.done(state):
+                if stopped():
+                    return None
+                state, metrics = trainer.advance(state)
+                self.restarts += int(np.sum(metrics.get("restarts", 0)))
+                chunks.append((metrics["episode_return"], metrics["episodes"]))
+        finally:
+            trainer.release()  # long before the next run: hours of meta-steps lie between two evaluations
         returns, episodes = (np.concatenate(part).astype(np.float64).sum(1) for part in zip(*chunks, strict=True))
         return late_mean(returns, episodes)
 
     def close(self) -> None:
         """Close environments on the host; to close twice does no harm."""
-        self.trainer.close()
+        if "trainer" in vars(self):  # else there is none yet, and none need be made
+            self.trainer.close()
 
 
 def late_mean(returns: np.ndarray, episodes: np.ndarray) -> float:
@@ -132,17 +146,37 @@ def evaluation_steps(recipe: Recipe, updates: int) -> int:
 
 
 def measure_baselines(
-    name: str, environment: Environment | HostEnvironment, recipe: Recipe, hand_designed: Recipe, seeds: int, steps: int
-) -> Baselines:
-    """Both baselines of one family: the agents of an evaluation without updates, and a rule in its own recommended settings."""
-    found = []
+    name: str,
+    environment: Environment | HostEnvironment,
+    recipe: Recipe,
+    hand_designed: Recipe,
+    seeds: int,
+    steps: int,
+    most_restarts: int = MOST_RESTARTS,
+) -> tuple[Baselines, int]:
+    """Both baselines of one family: the agents of an evaluation without updates, and a rule in its own recommended settings.
+
+    Args:
+        name: of the family.
+        environment: where the agents are trained.
+        recipe: of the agents of an evaluation.
+        hand_designed: of the rule that a score of 1 stands for.
+        seeds: agents.
+        steps: environment steps of each.
+        most_restarts: how often an environment on the host may fail.
+
+    Returns:
+        The final returns, and how many environments had to be restarted.
+    """
+    found, restarts = [], 0
     for each in (frozen(recipe), hand_designed):
-        evaluation = FamilyEvaluation(name, environment, each, seeds, steps, once=True)
+        evaluation = FamilyEvaluation(name, environment, each, seeds, steps, once=True, most_restarts=most_restarts)
         try:
             found.append(evaluation.run(evaluation.trainer.rule_params))
         finally:
             evaluation.close()
-    return Baselines(*found)  # type: ignore[arg-type]
+        restarts += evaluation.restarts
+    return Baselines(*found), restarts  # type: ignore[arg-type]
 
 
 def frozen(recipe: Recipe) -> Recipe:

@@ -93,7 +93,7 @@ ENVPOOL_ATARI = "-v5"  # how EnvPool's ids of Atari games end
 # Options that may have any value without making scores incomparable with the published ones: threads, observations, how a game
 # starts, which actions there are and whether they are sticky, and what a lost life means to the learner.
 # First those of atari/, then those of envpool/ (Atari and ProcGen).
-COMPARABLE = {"threads", "sticky", "noops", "life_loss", "fire", "actions", "stack"}
+COMPARABLE = {"threads", "size", "sticky", "noops", "life_loss", "fire", "actions", "stack"}
 COMPARABLE |= {"num_threads", "repeat_action_probability", "noop_max", "zero_discount_on_life_loss", "use_fire_reset"}
 COMPARABLE |= {"full_action_space", "stack_num", "num_levels", "start_level"}
 # Options that change rewards or the length of a game are allowed only with the published value. All others are refused.

@@ -132,6 +132,11 @@ class HostTrainer(BaseTrainer):
         """NaN: part of the work is outside of the compiler."""
         return float("nan")
 
+    def release(self) -> None:
+        self._finish()
+        self.replay = None
+        self.streams.release()
+
     def close(self) -> None:
         """Close the streams and end the learner's thread."""
         self._finish()

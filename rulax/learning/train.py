@@ -122,6 +122,9 @@ class Trainer(Protocol):
     def reserve(self, seeds: int = 0) -> str:
         """What a run of so many seeds (0: its own) takes of the host's memory, in a sentence; a ValueError if that is too much."""
 
+    def release(self) -> None:
+        """Give back what `resume` takes anew, environments and replay on the host, and keep what is compiled."""
+
     def flops_per_iteration(self, state: TrainState) -> float:
         """Floating-point operations of one iteration of all seeds; NaN if they are not known."""
 
@@ -297,6 +300,9 @@ class CompiledTrainer(BaseTrainer):
         lowered = jax.jit(self._iteration).lower(self.rule_params, self.numbers, state)
         cost = lowered.compile().cost_analysis()
         return float((cost[0] if isinstance(cost, list) else cost or {}).get("flops", float("nan")))
+
+    def release(self) -> None:
+        """Nothing is taken."""
 
     def close(self) -> None:
         """Nothing to release."""

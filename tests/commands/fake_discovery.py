@@ -74,6 +74,8 @@ class FakeDiscoverer:
 
 
 class FakeEvaluation:
+    restarts = 0
+
     def __init__(self, name: str, *arguments: Any, **options: Any):
         self.name = name
 
@@ -92,7 +94,7 @@ def install(replace: Any) -> SimpleNamespace:
     options = SimpleNamespace(bad=(), on_step=lambda step: None)
     replace("rulax.commands.discover.setup.make_discoverer", lambda *arguments: FakeDiscoverer(*arguments, options))
     replace("rulax.commands.discover.evaluations.FamilyEvaluation", FakeEvaluation)
-    replace("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: Baselines(0.0, 2.0))
+    replace("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: (Baselines(0.0, 2.0), 0))
     return options
 
 

@@ -23,6 +23,7 @@ from rulax.commands.discover.setup import make_families, prepare_discovery, save
 from rulax.commands.names import read_spec, split_specs
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import check_bounds
+from rulax.envs.base import EnvironmentFailed
 from rulax.errors import UserError
 from rulax.records import checkpoint
 from rulax.records.rows import read_rows
@@ -212,6 +213,24 @@ def test_the_rule_of_the_start_is_evaluated_late_but_as_it_was(fake: Any, tmp_pa
         prepare_discovery(saved_discovery(record, {})).discoverer.init(jax.random.key(record["settings"]["seed"])).meta_params
     )
     assert rows[10]["evaluation_return/catch"] == len("catch") * float(jax.tree.leaves(untouched)[0].ravel()[0])
+
+
+@pytest.mark.parametrize("where", ["run", "measure_baselines"])
+def test_an_environment_that_fails_for_good_ends_the_run_in_a_sentence(
+    fake: Any, where: str, monkeypatch: Any, tmp_path: Path, capsys: Any
+) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise EnvironmentFailed("an environment had to be restarted too often")
+
+    place = {"run": "tests.commands.fake_discovery.FakeEvaluation.run"}
+    with monkeypatch.context() as broken:
+        broken.setattr(place.get(where, f"rulax.commands.discover.evaluations.{where}"), fail)
+        assert main([*LINE, "--out", "here"]) == 2
+    assert "discovery stopped: an environment had to be restarted too often; the last good state" in capsys.readouterr().err
+    # What was made before the evaluation is kept, and the run goes on from there.
+    assert [row["step"] for row in read_rows(tmp_path / "here") if row["kind"] == "meta"] == list(range(1, 11))
+    assert main(["discover", "--resume", "here", "--quiet"]) == 0
+    assert [row["step"] for row in read_rows(tmp_path / "here") if row["kind"] == "meta"] == list(range(1, 26))
 
 
 def test_without_validation_the_card_says_so(fake: Any, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from rulax.commands.discover.memory import MEMORY, plan_memory
 from rulax.discovery.bound import bound_of
 from rulax.discovery.discover import Plan
 from rulax.discovery.evaluate import Baselines, FamilyEvaluation, frozen, late_mean
+from rulax.envs.base import EnvironmentFailed
 from rulax.envs.catch import Catch
 from rulax.errors import UserError
 from rulax.records import checkpoint
@@ -65,6 +66,29 @@ def test_untrained_agents_are_those_with_a_learning_rate_of_zero() -> None:
     found = [evaluation.run(evaluation.trainer.rule_params) for evaluation in evaluations]
     assert found[0] == found[1]
     assert evaluations[1].run({}) == found[1]  # the same agents and the same luck, every time
+
+
+def test_an_evaluation_counts_what_failed_and_leaves_no_environment_open(tmp_path: Path) -> None:
+    """Copy 2 raises once in its life (0 and 1 are opened to prepare), and copies are counted by the files that they leave."""
+    pytest.importorskip("gymnasium")
+    from rulax.envs.adapters import gymnasium as adapter
+    from tests.envs.failing import ID
+
+    recipe = make_rule("policy_gradient")
+    learning = dataclasses.replace(recipe.learning, streams=2, unroll=4)
+    recipe = frozen(recipe._replace(learning=learning, network=dataclasses.replace(recipe.network, hidden=(4,))))
+    environment = adapter.make(ID, folder=str(tmp_path), who=(2,))
+    evaluation = FamilyEvaluation("failing", environment, recipe, 1, 64)
+    assert not list(tmp_path.iterdir())  # nothing is opened before it is wanted
+    assert evaluation.run({}) == 4.0
+    assert (evaluation.restarts, len(list(tmp_path.iterdir()))) == (1, 5)
+    assert evaluation.trainer.streams.released  # type: ignore[attr-defined]
+    assert evaluation.run({}) == 4.0
+    assert (evaluation.restarts, len(list(tmp_path.iterdir()))) == (1, 7)
+    evaluation.close()
+    evaluation = FamilyEvaluation("failing", adapter.make(ID, folder=str(tmp_path), who=(9,)), recipe, 1, 64, most_restarts=0)
+    with pytest.raises(EnvironmentFailed, match="none is allowed"):
+        evaluation.run({})
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------------
@@ -141,7 +165,7 @@ def test_the_state_of_discovery_survives_a_checkpoint(monkeypatch: pytest.Monkey
         discover_setup, "make_discoverer", lambda *a: made.setdefault("it", None) or made.update(it=real(*a)) or made["it"]
     )
     monkeypatch.setattr("rulax.commands.discover.evaluations.FamilyEvaluation", FakeEvaluation)
-    monkeypatch.setattr("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: Baselines(0.0, 2.0))
+    monkeypatch.setattr("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: (Baselines(0.0, 2.0), 0))
     line = [*LINE, "--estimator", "evolution", "--pairs", "1"]
     assert main([*line, "--out", "whole"]) == 0
     discoverer = made["it"]

@@ -18,6 +18,7 @@ from rulax.errors import TrainingStopped
 from rulax.files import jsonable, read_json, write_json
 from rulax.parallel.together import together
 from rulax.records.folder import BASELINES
+from rulax.text import plural
 
 HAND_DESIGNED = "actor_critic"
 Say = Callable[[str], None]
@@ -33,6 +34,7 @@ class Scores:
     scores: dict[str, float]
     training_score: float
     validation_score: float | None  # None without validation families
+    restarts: int = 0  # of environments on the host
 
     @property
     def choice(self) -> float:
@@ -44,6 +46,7 @@ class Scores:
         """One line of `metrics.jsonl`."""
         row: dict[str, Any] = {"kind": "evaluation", "step": self.step, "seconds": round(seconds, 3)}
         row |= {"training_score": self.training_score, "validation_score": self.validation_score}
+        row |= {"restarts": self.restarts} if self.restarts else {}
         row |= {f"evaluation_return/{name}": jsonable(value) for name, value in self.returns.items()}
         return row | {f"score/{name}": value for name, value in self.scores.items()}
 
@@ -68,31 +71,35 @@ class Evaluator:
             text = f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}"
             # At once, because most of the time is compilation, which uses one core for each program.
             found = together(lambda name: self.measure_one(name, self.environments[name]), missing, functools.partial(phase, text))
-            saved |= {name: baselines._asdict() for name, baselines in zip(missing, found, strict=True)}
+            saved |= {name: baselines._asdict() for name, (baselines, _) in zip(missing, found, strict=True)}
             write_json(path, saved)
+            for name, (_, restarts) in zip(missing, found, strict=True):
+                if restarts:
+                    say(f"warning: while {name} was measured, environments failed: {plural(restarts, 'restart')}")
         self.baselines = {name: Baselines(**saved[name]) for name in self.environments}
         # Only for what was measured now: a resumed run has given its warnings before.
         for name in missing:
             self.warn(name, say)
 
-    def measure_one(self, name: str, environment: Environment | HostEnvironment) -> Baselines:
-        """Both baselines of one family."""
+    def measure_one(self, name: str, environment: Environment | HostEnvironment) -> tuple[Baselines, int]:
+        """Both baselines of one family, and how many environments failed."""
         from rulax.rules.registry import make_rule
 
-        recipe, seeds = self.prepared.recipe, self.prepared.config.evaluation_seeds
+        recipe, config = self.prepared.recipe, self.prepared.config
         hand_designed = make_rule(HAND_DESIGNED)
         # As many streams as the discovered rule has: episodes get as long a time to end. Its schedule ends with the evaluation, so
         # that it is at its best when it is measured. All else is as recommended.
         learning = dataclasses.replace(hand_designed.learning, streams=recipe.learning.streams, schedule_steps=0)
         hand_designed = hand_designed._replace(learning=learning)
-        found = measure_baselines(name, environment, recipe, hand_designed, seeds, self.steps)
+        sizes = config.evaluation_seeds, self.steps
+        found, restarts = measure_baselines(name, environment, recipe, hand_designed, *sizes, config.most_restarts)
         # Without a return there is no scale for scores. Stopped now, before hours of meta-steps that could not be judged.
         if not all(math.isfinite(value) for value in found):
             per_stream = self.steps // recipe.learning.streams
             raise TrainingStopped(
                 f"no episode of '{name}' ended within an evaluation of {per_stream} steps per stream; raise --evaluation-updates"
             )
-        return found
+        return found, restarts
 
     def warn(self, name: str, say: Say) -> None:
         """Say where a score has no scale."""
@@ -114,7 +121,7 @@ class Evaluator:
             text = f"compiling the evaluation in {listed(list(made))}"
             together(lambda evaluation: evaluation.prepare(), made.values(), functools.partial(phase, text))
             self.evaluations = made
-        began = time.monotonic()
+        began, failed = time.monotonic(), sum(each.restarts for each in self.evaluations.values())
         for done, (name, evaluation) in enumerate(self.evaluations.items()):
             phase(f"evaluating the rule of meta-step {step}", done, len(self.evaluations))
             found = evaluation.run(rule_params, stopped)
@@ -123,7 +130,8 @@ class Evaluator:
                 return None
             returns[name] = found
         self.seconds = time.monotonic() - began
-        return self.judge(step, returns)
+        failed = sum(each.restarts for each in self.evaluations.values()) - failed
+        return dataclasses.replace(self.judge(step, returns), restarts=failed)
 
     def make_evaluation(self, name: str) -> FamilyEvaluation:
         """Fresh agents in one family."""

@@ -134,6 +134,15 @@ class DiscoverJob:
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Meta-step after meta-step, with evaluations between them."""
+        try:
+            yield from self.meta_steps(driver)
+        except EnvironmentFailed as error:
+            # Nothing is saved here: a meta-step that failed has consumed the state before it.
+            where = self.folder / folders.CHECKPOINT
+            raise TrainingStopped(f"discovery stopped: {error}; the last good state is in {where}") from error
+
+    def meta_steps(self, driver: Driver) -> Iterator[None]:
+        """The work itself."""
         if self.evaluated >= 0:  # a resumed run, which finds the baselines of its scores in its folder
             self.evaluator.measure(driver.message, driver.phase)
         if not self.discoverer.done(self.state):
@@ -152,11 +161,7 @@ class DiscoverJob:
     def advance(self) -> None:
         """One meta-step, and its row."""
         # Assigned before the check: where that raises, `drive` saves nothing, and the checkpoint stays the last good state.
-        try:
-            self.state, metrics = self.discoverer.advance(self.state)
-        except EnvironmentFailed as error:
-            checkpoint_path = self.folder / folders.CHECKPOINT
-            raise TrainingStopped(f"discovery stopped: {error}; the last good state is in {checkpoint_path}") from error
+        self.state, metrics = self.discoverer.advance(self.state)
         self.bad += int(metrics[""]["bad_agents"])
         # A few bad meta-gradients in a long run are left out and forgiven; a rule that has diverged produces nothing else.
         if self.bad > self.config.most_bad:
@@ -184,6 +189,7 @@ class DiscoverJob:
     def evaluate(self, rule: Any, step: int, driver: Driver) -> None:
         """The scores of the rule of a meta-step, and its files."""
         driver.check()
+        self.save()  # an evaluation takes minutes, and on the host its environments may fail
         # Also where no meta-step is left, because the results are scores; a second time it does nothing.
         self.evaluator.measure(driver.message, driver.phase)
         result = self.evaluator.evaluate(rule, step, lambda: driver.stopping, driver.phase)

@@ -13,6 +13,7 @@ from rulax.commands.names import read_spec
 from rulax.commands.settings import assemble, check_bounds, override, read_values, recorded
 from rulax.discovery.memory import ONE_PASS
 from rulax.discovery.settings import PERTURBING, Discovery
+from rulax.envs.identity import same
 from rulax.errors import UserError
 from rulax.files import jsonable
 from rulax.metanet.sizes import ABLATIONS
@@ -182,11 +183,10 @@ def make_families(specs: tuple[str, ...]) -> Families:
     for text in specs:
         spec = read_spec(text)
         environment = build.make_environment(spec.env, spec.options)
-        # Compared as objects and not as text: `catch` and `catch:rows=8` may be the same environment. Those of rulax are
-        # dataclasses, whose repr has all options.
-        same = next((name for name, other in found.items() if name == text or repr(other) == repr(environment)), None)
-        if same is not None:
-            raise UserError(f"'{text}' is the same environment as '{same}'; name it once (--agents says how many live in it)")
+        # Compared as objects and not as text: `catch` and `catch:rows=10` are the same environment.
+        known = next((name for name, other in found.items() if name == text or same(other, environment)), None)
+        if known is not None:
+            raise UserError(f"'{text}' is the same environment as '{known}'; name it once (--agents says how many live in it)")
         found[text] = environment
     return found
 
@@ -195,7 +195,7 @@ def check_held_out(training: Families, validation: Families) -> None:
     """Refuse a validation family in which agents of discovery live: it would say nothing about others."""
     for name, environment in validation.items():
         for other, known in training.items():
-            if name == other or repr(known) == repr(environment):
+            if name == other or same(known, environment):
                 raise UserError(
                     f"validation '{name}' is the same environment as '{other}', in which the rule is discovered: "
                     "it would not be held out"

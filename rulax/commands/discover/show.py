@@ -12,7 +12,7 @@ from rulax.commands.discover.setup import PreparedDiscovery
 from rulax.commands.tables import make_table, print_places
 from rulax.own import shown, without_options
 from rulax.records import folder as folders
-from rulax.text import count, duration
+from rulax.text import count, duration, plural
 
 LICENCE = "Apache-2.0"
 # Of each kind of rule.
@@ -108,6 +108,7 @@ def evaluation_line(result: Scores, better: bool) -> str:
     """One line per evaluation."""
     scores = [f"validation score {result.validation_score:.3f}"] if result.validation_score is not None else []
     scores.append(f"training score {result.training_score:.3f}")
+    scores += [plural(result.restarts, "restart") + " of failed environments"] if result.restarts else []
     return f"meta-step {result.step}: {', '.join(scores)}{' (the best so far)' if better else ''}"
 
 

@@ -26,6 +26,7 @@ DEFAULTS = {
     "fire": False,  # press FIRE at the start of a game that has the button
     "frames": 108_000,  # time limit, 30 minutes: a truncation
     "skip": 4,  # frames per action
+    "size": 84,  # height and width of what the agent sees
     "threads": 0,  # of ale-py; 0: as many as there are cores
 }
 
@@ -45,11 +46,12 @@ def make(id: str, **options: Any) -> AtariEnvironment:
         raise ValueError(f"'atari/{id}': actions must be minimal or full, not {read['actions']!r}")
     if not 0 <= read["sticky"] < 1:
         raise ValueError(f"'atari/{id}': sticky is a probability below 1, not {read['sticky']}")
-    adapters.check_least(f"atari/{id}", read, noops=0, frames=1, skip=1, threads=0)
+    adapters.check_least(f"atari/{id}", read, noops=0, frames=1, skip=1, size=1, threads=0)
     probe = _open(games[id.casefold()], 1, read)
     num_actions = int(probe.single_action_space.n)
     probe.close()
-    return AtariEnvironment(games[id.casefold()], num_actions, jax.ShapeDtypeStruct((84, 84, 4), np.uint8), read)
+    shape = read["size"], read["size"], 4
+    return AtariEnvironment(games[id.casefold()], num_actions, jax.ShapeDtypeStruct(shape, np.uint8), read)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,7 +68,7 @@ class AtariEnvironment(HostEnvironment):
         return AtariStreams(self, num_streams)
 
     def preprocess(self, observation: PyTree) -> PyTree:
-        return adapters.channels_last(observation, self.observation.shape)  # ale-py and Gymnasium's wrappers show [4, 84, 84]
+        return adapters.channels_last(observation, self.observation.shape)  # ale-py and Gymnasium's wrappers show the stack first
 
 
 class AtariStreams(ResettingStreams):
@@ -102,6 +104,8 @@ def _open(rom: str, num_streams: int, options: dict[str, Any]) -> Any:
         full_action_space=options["actions"] == "full",
         autoreset_mode="NextStep",
         frameskip=options["skip"],
+        img_height=options["size"],
+        img_width=options["size"],
         noop_max=options["noops"],
         reward_clipping=options["clip"],
         use_fire_reset=options["fire"],
@@ -109,7 +113,7 @@ def _open(rom: str, num_streams: int, options: dict[str, Any]) -> Any:
 
 
 def _channels_last(frames: np.ndarray) -> np.ndarray:
-    """From [B, 4, 84, 84] to [B, 84, 84, 4], which is how convolutions read images here; the newest frame is the last channel."""
+    """From [B, 4, H, W] to [B, H, W, 4], which is how convolutions read images here; the newest frame is the last channel."""
     return np.ascontiguousarray(np.moveaxis(frames, 1, -1))
 
 

@@ -125,13 +125,14 @@ def _defaults(id: str) -> dict[str, Any]:
 
 
 def _read_options(id: str, options: dict[str, Any]) -> dict[str, Any]:
-    read = adapters.read_options(f"envpool/{id}", _defaults(id), options)
+    defaults = _defaults(id)
+    read = adapters.read_options(f"envpool/{id}", defaults, options)
     least = {"max_episode_steps": 1, "num_levels": 0, "start_level": 0}
     # Of the options given: EnvPool's own defaults may be -1, for no limit, and not every game has all of them.
     adapters.check_least(f"envpool/{id}", read, **{name: bound for name, bound in least.items() if name in options})
     if "distribution_mode" in options:
         _check_mode(id, read["distribution_mode"])
-    return {name: read[name] for name in options}
+    return {name: read[name] for name in options if read[name] != defaults[name]}
 
 
 def _check_mode(id: str, mode: int) -> None:

@@ -53,6 +53,8 @@ def make(
     flatten = _yes_or_no(id, "flatten", flatten)
     if options.get("max_episode_steps") is not None:
         options["max_episode_steps"] = _time_limit(id, options["max_episode_steps"])
+        if options["max_episode_steps"] == _own_limit(id):  # which is the same environment
+            del options["max_episode_steps"]
 
     # Gymnasium's own checker would only raise where `probing.py` says in one sentence what is wrong.
     unchecked = {"disable_env_checker": True, **options}
@@ -232,6 +234,12 @@ def _time_limit(name: str, value: Any) -> int:
     if steps < 1 and steps != -1:
         raise ValueError(f"{name!r}: max_episode_steps must be at least 1, or -1 for no limit, not {value!r}")
     return int(steps)
+
+
+def _own_limit(id: str) -> int | None:
+    """The time limit that an id is registered with."""
+    known = adapters.load("gymnasium", "gymnasium").registry.get(id)
+    return known and known.max_episode_steps
 
 
 def _make_one(id: str, options: dict[str, Any], wrappers: Sequence[Callable[[Any], Any]]) -> Any:

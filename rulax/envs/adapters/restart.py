@@ -36,13 +36,15 @@ class RestartingStreams(HostStreams):
         self.streams = environment.open(num_streams)
         self.restarts = np.zeros(num_streams, np.int64)  # of each stream
         self.said = ""  # the text of the last error
-        self.seed, self.closed = 0, False
+        self.seed, self.closed, self.released = 0, False, False
 
     def start(self, seed: int) -> Timestep:
         if self.closed:  # the error of closed streams would otherwise open new ones, which nobody would close
             raise ValueError("these streams are closed; open new ones")
         self.seed = seed
         try:
+            if self.released:
+                self.streams, self.released = self.environment.open(self.num_streams), False
             timestep = self.streams.start(seed)
         except Exception as error:
             return self._open_again(error)
@@ -61,10 +63,15 @@ class RestartingStreams(HostStreams):
         self._count(self.streams.failed)
         return with_levels(timestep)
 
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
+    def release(self) -> None:
+        """Close all environments until the next `start`."""
+        if not self.released:
+            self.released = True
             self.streams.close()
+
+    def close(self) -> None:
+        self.closed = True
+        self.release()
 
     def _open_again(self, error: Exception) -> Timestep:
         """Open and start all streams again, as often as it takes."""
@@ -76,7 +83,7 @@ class RestartingStreams(HostStreams):
             # All counts enter the seed: other episodes after each restart, and the same ones in a repeated run.
             seed = np.random.SeedSequence([self.seed, *self.restarts.tolist()]).generate_state(1)[0]
             try:
-                self.streams = self.environment.open(self.num_streams)
+                self.streams, self.released = self.environment.open(self.num_streams), False
                 timestep = self.streams.start(int(seed))
             except Exception as another:
                 error = another
