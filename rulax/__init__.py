@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rulax import callbacks
-    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, method, play, train, tune, watch
+    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, method, play, study, train, tune, watch
     from rulax.commands.compare.show import Comparison
     from rulax.commands.tune.show import Sweep
     from rulax.envs.registry import make
@@ -34,6 +34,7 @@ _PUBLIC = {
     "make": ("rulax.envs.registry", "make"),
     "play": ("rulax.api", "play"),
     "rule": ("rulax.rules.registry", "make_rule"),
+    "study": ("rulax.api", "study"),
     "train": ("rulax.api", "train"),
     "tune": ("rulax.api", "tune"),
     "watch": ("rulax.api", "watch"),
@@ -58,6 +59,7 @@ __all__ = [
     "method",
     "play",
     "rule",
+    "study",
     "train",
     "tune",
     "watch",
