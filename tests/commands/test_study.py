@@ -52,7 +52,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_study_is_made_point_by_point_and_extended(tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "mine.yaml").write_text("# Mine\n" + yaml.safe_dump(PLAN))
+    (tmp_path / "mine.yaml").write_text("# Mine\n" + yaml.safe_dump(PLAN, sort_keys=False))
     assert main(["study", "mine.yaml", "--seeds", "1", "--points", "slow", "--out", "run"]) == 0
     shown = capsys.readouterr()
     assert "Does the learning rate matter?" in shown.out
