@@ -137,10 +137,10 @@ def changed(**parts: Any) -> dict[str, Any]:
     [
         (changed(points={}), "names no points"),
         (changed(settings=3), "settings must be names with values, not 3"),
-        (changed(points={"whole": {"setings": {}}}), "unknown name 'setings', did you mean 'settings'?"),
-        (changed(pionts={}), "unknown name 'pionts', did you mean 'points'?"),
+        (changed(points={"whole": {"setings": {}}}), "unknown name 'setings'; did you mean 'settings'?"),
+        (changed(pionts={}), "unknown name 'pionts'; did you mean 'points'?"),
         (changed(questions=[]), "no question is about the point 'whole'"),
-        (changed(questions=[{"title": "?", "points": ["whole", "slwo"]}]), "there is no point 'slwo', did you mean 'slow'?"),
+        (changed(questions=[{"title": "?", "points": ["whole", "slwo"]}]), "there is no point 'slwo'; did you mean 'slow'?"),
         (
             changed(questions=[{"title": "?", "points": ["whole", "slow"], "axis": "size"}]),
             "every point on the axis size needs an x",
@@ -159,9 +159,9 @@ def test_a_bad_plan_is_one_sentence(content: dict[str, Any], words: str, tmp_pat
     ("line", "words"),
     [
         ("study", "which study? one of ablations, scaling"),
-        ("study ablation", "unknown study 'ablation', did you mean 'ablations'?"),
+        ("study ablation", "unknown study 'ablation'; did you mean 'ablations'?"),
         ("study nothing.yaml", "preset nothing.yaml cannot be read"),
-        ("study ablations --points whole no_zy", "has no point 'no_zy', did you mean 'no_yz'?"),
+        ("study ablations --points whole no_zy", "has no point 'no_zy'; did you mean 'no_yz'?"),
         ("study ablations --seeds 0", "seeds"),
         ("study --resume nowhere", "nowhere"),
     ],

@@ -55,8 +55,8 @@ class Plan(NamedTuple):
         """The study with these points alone, and those that they are compared with."""
         unknown = [name for name in wanted if name not in self.points]
         if unknown:
-            known = ", ".join(self.points)
-            raise UserError(f"study {self.name} has no point '{unknown[0]}'{suggestion(unknown[0], self.points)}; it has {known}")
+            hint = suggestion(unknown[0], self.points, f"it has {', '.join(self.points)}")
+            raise UserError(f"study {self.name} has no point '{unknown[0]}'{hint}")
         if not wanted:
             return self
         asked = [question for question in self.questions if set(wanted) & set(question.points)]
@@ -76,10 +76,8 @@ def read_plan(name: str) -> Plan:
     if name.endswith(ENDINGS):
         return make_plan(name, load_preset(name))
     if name not in known:
-        hint = suggestion(name, [*known, "list"])
-        raise UserError(
-            f"unknown study '{name}'{hint}; there are {', '.join(known)}, `rulax study list`, and files such as mine.yaml"
-        )
+        hint = suggestion(name, [*known, "list"], f"there are {', '.join(known)}; your own is a file such as mine.yaml")
+        raise UserError(f"unknown study '{name}'{hint}")
     return make_plan(name, load_preset(f"{STUDIES}/{name}"))
 
 
@@ -120,7 +118,7 @@ def _read(where: str, given: Any, **known: Any) -> dict[str, Any]:
         raise UserError(f"{where}: expected names with values ({', '.join(known)}), not {given!r}")
     for name in given:
         if name not in known:
-            raise UserError(f"{where}: unknown name '{name}'{suggestion(str(name), known)}; known are {', '.join(known)}")
+            raise UserError(f"{where}: unknown name '{name}'{suggestion(str(name), known, 'known are ' + ', '.join(known))}")
     found = {}
     for name, value in given.items():
         kind = getattr(known[name], "__origin__", None)
