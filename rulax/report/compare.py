@@ -125,6 +125,23 @@ def estimate(value: Found, best: bool = False) -> Estimate:
     return Estimate(value["value"], value["low"], value["high"], best)
 
 
+def titled(entry: Found) -> str:
+    """A published agent with the budget it had."""
+    return entry["agent"] if entry["steps"] is None else f"{entry['agent']} ({count(entry['steps'])})"
+
+
+def more_scores(found: Found) -> list[tuple[str, dict[str, Found]]]:
+    """Scores that only one suite has, by rule and published agent."""
+    shown = []
+    if found.get("achievements"):
+        others = {titled(each): {"value": each["achievements"], "low": None, "high": None} for each in found["published"]}
+        known = {name: value for name, value in others.items() if value["value"] is not None}
+        shown.append(("Crafter's score: geometric mean of success in per cent", found["achievements"]["scores"] | known))
+    if found.get("atari5"):
+        shown.append(("Atari-5: the median over 57 games that these five predict", found["atari5"]))
+    return shown
+
+
 def words(value: Found) -> str:
     """A value with its interval, in a sentence."""
     return parts.in_words(value, number)
