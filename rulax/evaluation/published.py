@@ -102,9 +102,10 @@ PUBLISHED: dict[str, tuple[Published, ...]] = {
         _overall("IMPALA", FRAMES_200M, 2.7),
     ),
     "atari5": (
-        _HUMAN,
-        _DQN,
-        _RAINBOW,
+        *(
+            entry._replace(returns={env: entry.returns[env] for env in SUITES["atari5"].environments})
+            for entry in (_HUMAN, _DQN, _RAINBOW)
+        ),
         _five("IMPALA (deep)", FRAMES_200M, 20885.0, -0.33, 21537.2, 210996.45, 351200.12),
         _five("DreamerV2", FRAMES_200M, 40325.0, 17.0, 14649.0, 49375.0, 94688.0),
         _five("MuZero", FRAMES_20B, 848623.0, 23.94, 157177.85, 955137.84, 72276.0),

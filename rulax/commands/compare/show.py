@@ -141,7 +141,9 @@ def sources(found: dict[str, Any]) -> list[str]:
     """Where published figures come from, and in what they differ from what is measured here."""
     if found.get("suite") and not found["suite"]["published"]:
         return [f"nobody has published scores in the suite {found['suite']['name']} with a budget to repeat"]
-    lines = [f"{titled(entry)}: {entry['source']}{'; ' + entry['note'] if entry['note'] else ''}" for entry in found.get("published", [])]
+    lines = [
+        f"{titled(entry)}: {entry['source']}{'; ' + entry['note'] if entry['note'] else ''}" for entry in found.get("published", [])
+    ]
     return ["published, with the steps that they had:", *lines] if lines else []
 
 
