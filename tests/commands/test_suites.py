@@ -20,7 +20,8 @@ from rulax.commands.flags import make_parser, parse
 from rulax.commands.names import read_spec
 from rulax.commands.preset_files import load_preset
 from rulax.envs.registry import list_environments
-from rulax.envs.suites import SUITES
+from rulax.envs.suites import SUITES, Suite
+from rulax.errors import UserError
 from rulax.evaluation.normalised import ATARI57, DMLAB30, PROCGEN, PROCGEN_ID
 from tests.commands.bad_lines import refused_in_one_sentence
 from tests.commands.test_compare import results, small  # noqa: F401
@@ -131,6 +132,20 @@ def test_a_folder_keeps_what_a_suite_was(small, tmp_path: Path, monkeypatch) -> 
     monkeypatch.setitem(SUITES, "classic", SUITES["grids"])
     assert main(["compare", "--resume", "here", "--quiet"]) == 0
     assert [env["name"] for env in results("here")["environments"]] == ["cartpole", "mountain_car", "acrobot", "pendulum"]
+
+
+def test_a_suite_of_ones_own_needs_a_number(monkeypatch) -> None:
+    monkeypatch.setitem(SUITES, "waiting", Suite("the first action decides", ("chain/short", "chain/long")))
+    config = from_line("--suite waiting --rules ppo --budget 3k")
+    assert (config.envs, config.steps, config.seeds) == (("chain/short", "chain/long"), 3000, 5)
+    with pytest.raises(UserError, match="the suite waiting has no budget of its own; give --budget N"):
+        from_line("--suite waiting --rules ppo")
+
+
+def test_help_lists_all_suites(capsys) -> None:
+    assert main(["compare", "--help"]) == 0
+    text = capsys.readouterr().out.partition("suites (and their budgets):")[2]
+    assert [line.split()[0] for line in text.strip().split("\n\n")[0].splitlines()] == list(SUITES)
 
 
 BAD = [

@@ -18,6 +18,7 @@ from rulax.settings import Network
 from rulax.text import convert
 
 PAPER, MINI = "paper", "mini"
+ENOUGH_SEEDS = 5  # where a suite does not say
 UNTRAINED = ""  # in `agents`: what holds for all rules, agents that never learn among them
 
 
@@ -67,7 +68,10 @@ def find_budget(name: str, suite: Suite, words: str) -> Budget:
         return suite.budgets[words]
     if words == PAPER:
         raise UserError(f"nobody has published scores in the suite {name} with a budget to repeat; give --budget mini or steps")
-    return suite.budgets[MINI]._replace(steps=_number(words, f"{' or '.join(suite.budgets)} in the suite {name}"))
+    if words == MINI:
+        raise UserError(f"the suite {name} has no budget of its own; give --budget N, such as 200k")
+    steps = _number(words, f"{' or '.join(suite.budgets) or 'none'} in the suite {name}")
+    return suite.budgets.get(MINI, Budget(steps, ENOUGH_SEEDS))._replace(steps=steps)
 
 
 def read_presets(budget: Budget) -> list[dict[str, Any]]:
