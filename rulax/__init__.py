@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rulax import callbacks
-    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, method, play, study, train, tune, watch
+    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, merge, method, play, study, train, tune, watch
     from rulax.commands.compare.show import Comparison
     from rulax.commands.tune.show import Sweep
     from rulax.envs.registry import make
@@ -30,6 +30,7 @@ _PUBLIC = {
     "explain": ("rulax.api", "explain"),
     "load": ("rulax.api", "load"),
     "load_agent": ("rulax.api", "load_agent"),
+    "merge": ("rulax.api", "merge"),
     "method": ("rulax.api", "method"),
     "make": ("rulax.envs.registry", "make"),
     "play": ("rulax.api", "play"),
@@ -56,6 +57,7 @@ __all__ = [
     "load",
     "load_agent",
     "make",
+    "merge",
     "method",
     "play",
     "rule",

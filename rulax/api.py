@@ -39,6 +39,7 @@ __all__ = [
     "explain",
     "load",
     "load_agent",
+    "merge",
     "method",
     "play",
     "study",
@@ -111,6 +112,8 @@ def compare(
     steps: Any = None,
     seeds: int | None = None,
     out: str | Path | None = None,
+    suite: str | None = None,
+    budget: Any = None,
     **overrides: Any,
 ) -> Comparison:
     """Compare rules: `result = rulax.compare(["catch"], rules=["ppo", my_rule], seeds=5)`, then `print(result.table)`.
@@ -123,6 +126,8 @@ def compare(
         steps: environment steps of every agent.
         seeds: agents per rule and environment.
         out: the folder; without it a new one in `runs/`.
+        suite: a suite with its budget, agents and published scores, such as `"minatar"`; then `envs` may name some of its games.
+        budget: what each agent of a suite may spend: `"paper"`, `"mini"`, or a number of steps.
         overrides: every other setting of `rulax compare`; `reference` may be a mapping from environments to returns.
             `resume=folder` goes on with an earlier comparison.
     """
@@ -134,8 +139,20 @@ def compare(
     overrides = held_networks(overrides)
     # Quiet unless asked otherwise, and therefore on the left of the user's own keywords.
     values: dict[str, Any] = {"steps": steps, "seeds": seeds, "out": out, "quiet": True, **overrides}
-    values |= {"envs": held_environments(envs), "rules": held_rules(rules)}
+    values |= {"envs": held_environments(envs), "rules": held_rules(rules), "suite": suite, "budget": budget}
     return compare_from(read_values(CompareConfig, {name: value for name, value in values.items() if value is not None}))
+
+
+def merge(folders: Iterable[str | Path], out: str | Path | None = None) -> Comparison:
+    """Put comparisons together that were shared out: `rulax.merge(["runs/part-1", "runs/part-2"], out="runs/whole").table`.
+
+    Args:
+        folders: of comparisons with the same settings; they may hold other parts, environments or rules.
+        out: a new folder; without it a numbered one in `runs/`.
+    """
+    from rulax.commands.compare.merge import merge_from
+
+    return merge_from({"merge": tuple(map(str, folders)), "quiet": True, **({"out": str(out)} if out else {})})
 
 
 @own.holding()

@@ -27,6 +27,7 @@ from rulax.commands.study.settings import StudyConfig
 from rulax.commands.train.settings import TrainConfig
 from rulax.commands.tune.settings import TuneConfig
 from rulax.commands.watch.settings import WatchConfig
+from rulax.envs.suites import SUITES as COMPARED
 from rulax.errors import Interrupted, TrainingStopped, UserError, suggestion
 from rulax.parallel.allocation import keep_freed_memory
 
@@ -78,6 +79,8 @@ COMMANDS = {
             "rulax compare catch gymnax/CartPole-v1 --rules disco103 ppo actor_critic",
             "rulax compare classic --rules ppo actor_critic --steps 200k --tune lr=1e-4,3e-4,1e-3",
             "rulax compare catch --rules disco103 disco103:no_yz disco103:no_bootstrap",
+            "rulax compare --suite minatar --rules disco103 ppo",
+            "rulax compare --merge runs/compare-minatar-001 runs/compare-minatar-002 --out whole",
             "rulax compare --resume runs/compare-catch-001",
         ),
     ),
@@ -289,6 +292,10 @@ def command_help(name: str) -> str:
         text += f"\n\n{'suites' if suites else 'presets'}:\n" + "\n".join(
             f"  {preset:<{width}}  {summary}" for preset, summary in presets.items()
         )
+    if command.config is CompareConfig:
+        width = max(map(len, COMPARED))
+        lines = [f"  {name:<{width}}  {suite.summary} ({' and '.join(suite.budgets)})" for name, suite in COMPARED.items()]
+        text += "\n\nsuites (and their budgets):\n" + "\n".join(lines)
     if command.examples:
         text += "\n\nexamples:\n" + "\n".join(f"  {example}" for example in command.examples)
     return text

@@ -1,4 +1,5 @@
-"""Scores normalised as in the papers: 0 is random play, 1 a human (Atari) or the highest possible return (ProcGen)."""
+"""Scores normalised as in the papers: 0 is random play, 1 a human (Atari, DMLab-30, Crafter) or the highest possible return
+(ProcGen)."""
 
 from __future__ import annotations
 
@@ -86,6 +87,45 @@ PROCGEN: dict[str, dict[str, tuple[float, float]]] = {
     "Plunder": {"Easy": (4.5, 30.0), "Hard": (3.0, 30.0)},
     "Starpilot": {"Easy": (2.5, 64.0), "Hard": (1.5, 35.0)},
 }
+
+# Returns of random play and of a human in DMLab-30 (Espeholt et al. 2018; the table is that of their code, scalable_agent). Two
+# levels have a version for tests, whose returns these are; as there, returns in the version for training are put on the same axis.
+DMLAB30: dict[str, tuple[float, float]] = {
+    "rooms_collect_good_objects": (0.073, 10.0),
+    "rooms_exploit_deferred_effects": (8.501, 85.65),
+    "rooms_select_nonmatching_object": (0.312, 65.9),
+    "rooms_watermaze": (4.065, 54.0),
+    "rooms_keys_doors_puzzle": (4.135, 53.8),
+    "language_select_described_object": (-0.07, 389.5),
+    "language_select_located_object": (1.929, 280.7),
+    "language_execute_random_task": (-5.913, 254.05),
+    "language_answer_quantitative_question": (-0.33, 184.5),
+    "lasertag_one_opponent_small": (-0.224, 12.65),
+    "lasertag_three_opponents_small": (-0.214, 18.55),
+    "lasertag_one_opponent_large": (-0.083, 18.6),
+    "lasertag_three_opponents_large": (-0.102, 31.5),
+    "natlab_fixed_large_map": (2.173, 36.9),
+    "natlab_varying_map_regrowth": (2.989, 24.45),
+    "natlab_varying_map_randomized": (7.346, 42.35),
+    "skymaze_irreversible_path_hard": (0.1, 100.0),
+    "skymaze_irreversible_path_varied": (14.4, 100.0),
+    "psychlab_arbitrary_visuomotor_mapping": (0.163, 58.75),
+    "psychlab_continuous_recognition": (0.224, 58.3),
+    "psychlab_sequential_comparison": (0.129, 39.5),
+    "psychlab_visual_search": (0.085, 78.5),
+    "explore_object_locations_small": (3.575, 74.45),
+    "explore_object_locations_large": (4.673, 65.65),
+    "explore_obstructed_goals_small": (6.76, 206.0),
+    "explore_obstructed_goals_large": (2.61, 119.5),
+    "explore_goal_locations_small": (7.66, 267.5),
+    "explore_goal_locations_large": (3.14, 194.5),
+    "explore_object_rewards_few": (2.073, 77.7),
+    "explore_object_rewards_many": (2.438, 106.7),
+}
+VERSIONS = re.compile("_(train|test)$")  # of a level of DMLab-30
+
+CRAFTER = (2.1, 14.3)  # returns of random play and of human experts (Hafner 2021; the table is that of his repository)
+
 PROCGEN_ID = re.compile(r"(?P<game>[A-Z][a-z]+)(?P<levels>Easy|Hard)-v0")
 
 
@@ -96,6 +136,7 @@ ENVPOOL_ATARI = "-v5"  # how EnvPool's ids of Atari games end
 COMPARABLE = {"threads", "size", "sticky", "noops", "life_loss", "fire", "actions", "stack"}
 COMPARABLE |= {"num_threads", "repeat_action_probability", "noop_max", "zero_discount_on_life_loss", "use_fire_reset"}
 COMPARABLE |= {"full_action_space", "stack_num", "num_levels", "start_level"}
+COMPARABLE |= {"processes"}  # of any environment on the host
 # Options that change rewards or the length of a game are allowed only with the published value. All others are refused.
 AS_PUBLISHED = {"clip": False, "frames": 108_000, "skip": 4}
 AS_PUBLISHED |= {"reward_clip": False, "episodic_life": False, "frame_skip": 4, "max_episode_steps": 27_000}
@@ -115,6 +156,9 @@ def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[st
         The name of the axis and the scores that are 0 and 1 on it; None if there are no published scores to compare with.
     """
     family, _, id = environment.partition("/")
+    if family == "dm_env":
+        axis = DMLAB30.get(VERSIONS.sub("", str((options or {}).get("level", ""))))
+        return axis and ("human-normalised", *axis)
     changed = {name: value for name, value in (options or {}).items() if name not in COMPARABLE}
     mode = changed.pop("distribution_mode", None)
     if any(name not in AS_PUBLISHED or value != AS_PUBLISHED[name] for name, value in changed.items()):
@@ -122,6 +166,8 @@ def ends(environment: str, options: Mapping[str, Any] | None = None) -> tuple[st
     if family == "atari" or (family == "envpool" and id.endswith(ENVPOOL_ATARI)):
         game = _BY_PLAIN_NAME.get(id.removesuffix(ENVPOOL_ATARI).replace("_", "").casefold())  # atari/ms_pacman is accepted as well
         return None if game is None else ("human-normalised", *ATARI57[game])
+    if environment == "crafter/reward":
+        return ("human-normalised", *CRAFTER)
     levels = PROCGEN_ID.fullmatch(id) if family == "envpool" else None
     played = MODES.get(mode) if mode is not None else levels and levels["levels"]
     if levels and played and levels["game"] in PROCGEN:

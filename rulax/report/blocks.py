@@ -62,8 +62,8 @@ class Facts:
 class Line:
     """One curve. `low` and `high` are its interval, empty where there is none.
 
-    A `reference` is a dashed level to compare with; `faint` lines stand in the background and belong to the line whose name
-    they carry, so that the legend switches both.
+    A `reference` is a dashed level to compare with; `published` is a figure of others, one point at the budget it had; `faint`
+    lines stand in the background and belong to the line whose name they carry, so that the legend switches both.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Line:
     mean: Sequence[Number]
     low: Sequence[Number] = ()
     high: Sequence[Number] = ()
-    style: Literal["line", "faint", "reference"] = "line"
+    style: Literal["line", "faint", "reference", "published"] = "line"
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,14 @@ class Curves:
 
 @dataclass(frozen=True)
 class IntervalRow:
-    """A value with its interval."""
+    """A value with its interval; one that others have `published` has a mark of another kind."""
 
     name: str
     value: Number
-    low: Number
-    high: Number
+    low: Number = None
+    high: Number = None
     note: str = ""
+    published: bool = False
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from rulax.report.html import number
 from rulax.report.page import Page, write_page
 from rulax.report.plot import carry_forward
 from rulax.report.train import is_whole
-from rulax.text import count, duration, plural
+from rulax.text import count, duration, plural, shown_return
 
 AGGREGATES = {
     "iqm": "interquartile mean",
@@ -67,15 +67,19 @@ def compare_page(folder: Path) -> Page:
     subtitle = (
         f"Compared in {where}: {plural(found['seeds'], 'seed')} and {found['steps']:,} environment steps per rule and environment"
     )
+    if found.get("suite"):
+        subtitle = f"Suite {found['suite']['name']}, budget {found['budget']}. {subtitle}"
     overall, held_out = found["statistics"]["overall"], found["statistics"]["held_out"]
     # Above the numbers: whoever reads only the first screen must see what they rest on.
     blocks: list[Block] = [Notice("Read with care", found["warnings"])] if found["warnings"] else []
     blocks += [Facts(facts(found, rules)), *verdict(overall, rules, found["seeds"]), curves(found)]
     if overall:
-        blocks += aggregates(overall, scores_title(len(overall_envs(found))), found["normalisation"])
+        blocks += aggregates(overall, scores_title(len(overall_envs(found))), found["normalisation"], found.get("published", []))
+        blocks += [Intervals(title, "score", beside(found, values)) for title, values in more_scores(found)]
+        blocks += success(found.get("achievements"))
         blocks += aggregates(held_out, "Scores over the environments held out", HELD_OUT) if held_out else []
         blocks += [profile(overall, rules), *improvement(overall, rules)]
-    blocks += [returns_table(found, rules), *tuning(found["tuning"])]
+    blocks += [returns_table(found, rules), *published_table(found), *tuning(found["tuning"])]
     blocks += [cost_table(found), *discovery_table(found), *commands(folder, found), *configuration(found)]
     left = sum(not cell["finished"] for cell in found["cells"])
     unfinished = (
@@ -123,6 +127,23 @@ def overall_envs(found: Found) -> list[str]:
 def estimate(value: Found, best: bool = False) -> Estimate:
     """A value with its interval, as a table shows it."""
     return Estimate(value["value"], value["low"], value["high"], best)
+
+
+def titled(entry: Found) -> str:
+    """A published agent with the budget it had."""
+    return entry["agent"] if entry["steps"] is None else f"{entry['agent']} ({count(entry['steps'])})"
+
+
+def more_scores(found: Found) -> list[tuple[str, dict[str, Found]]]:
+    """Scores that only one suite has, by rule and published agent."""
+    shown = []
+    if found.get("achievements"):
+        others = {titled(each): {"value": each["achievements"], "low": None, "high": None} for each in found["published"]}
+        known = {name: value for name, value in others.items() if value["value"] is not None}
+        shown.append(("Crafter's score: geometric mean of success in per cent", found["achievements"]["scores"] | known))
+    if found.get("atari5"):
+        shown.append(("Atari-5: the median over 57 games that these five predict", found["atari5"]))
+    return shown
 
 
 def words(value: Found) -> str:
@@ -197,13 +218,24 @@ def curves(found: Found) -> Panels:
                 lines.append(Line(cell["rule"], curve["steps"], curve["mean"], curve["low"], curve["high"]))
         if env["random"] is not None:
             lines.append(Line("untrained", [0], [env["random"]], style="reference"))
+        lines += [published_line(entry, env["name"]) for entry in found.get("published", []) if env["name"] in entry["returns"]]
         mark = "" if not env["held_out"] else " · held out"
         panels.append(Curves(env["name"] + mark, "steps per seed", "episode return", lines))
     band = "Mean over seeds with its 95 % bootstrap interval." if found["seeds"] > 1 else "One seed, so there are no intervals."
     note = f"Return of training episodes. {band} Dashed: agents that never learned."
+    if found.get("published"):
+        note += " Diamonds: published, at the steps that they had; beyond these axes with an arrow."
     if any(env["held_out"] for env in found["environments"]):
         note += " Held out: no suite of discovery trains or validates there."
     return Panels("Learning curves", panels, note)
+
+
+def published_line(entry: Found, env: str) -> Line:
+    """A published return: a point at its budget, or a level where nobody was trained."""
+    value = entry["returns"][env]
+    if entry["steps"] is None:
+        return Line(entry["agent"], [0], [value], style="reference")
+    return Line(f"{titled(entry)}: {shown_return(value)}", [entry["steps"]], [value], style="published")
 
 
 def scores_title(environments: int) -> str:
@@ -211,14 +243,41 @@ def scores_title(environments: int) -> str:
     return f"Scores over {environments} environments" if environments > 1 else "Scores in one environment"
 
 
-def aggregates(group: Found, title: str, note: str) -> list[Block]:
-    """The four numbers that sum up a comparison, each with its interval for every rule."""
+def aggregates(group: Found, title: str, note: str, published: list[Found] | None = None) -> list[Block]:
+    """The four numbers that sum up a comparison, each with its interval for every rule, and published ones without."""
     panels = []
     for name, label in AGGREGATES.items():
         rows = [IntervalRow(rule, of[name]["value"], of[name]["low"], of[name]["high"]) for rule, of in group["rules"].items()]
+        others = [entry for entry in published or [] if name in entry["statistics"]]
+        rows += [IntervalRow(titled(each), each["statistics"][name], note=each["source"], published=True) for each in others]
         panels.append(Intervals(label, "score", rows))
     note = f"{note[:1].upper()}{note[1:].rstrip('.')}. Intervals: 95 %, stratified bootstrap over seeds."
     return [Panels(title, panels, note)]
+
+
+def beside(found: Found, values: dict[str, Found]) -> list[IntervalRow]:
+    """Values by rule and by published agent."""
+    rules = [rule["name"] for rule in found["rules"]]
+    return [IntervalRow(name, of["value"], of["low"], of["high"], published=name not in rules) for name, of in values.items()]
+
+
+def success(found: Found | None) -> list[Block]:
+    """How often each of Crafter's achievements was unlocked."""
+    if not found:
+        return []
+    rates = found["rates"]
+    rows = [[name.replace("_", " "), *(estimate(of[name]) for of in rates.values())] for name in next(iter(rates.values()))]
+    note = f"Share of {found['episodes']} episodes of each agent in which it was unlocked, after training; mean over seeds."
+    return [Table("Achievements", ["achievement", *rates], rows, note)]
+
+
+def published_table(found: Found) -> list[Block]:
+    """Where published figures come from, and in what they differ."""
+    if not found.get("published"):
+        return []
+    rows = [[each["agent"], each["steps"], each["source"], each["note"]] for each in found["published"]]
+    note = "Steps are decisions of the agent: 200 million frames of Atari are 50 million. What has no source is left out."
+    return [Table("Published figures", ["agent", "steps", "source", "what differs from here"], rows, note)]
 
 
 def profile(overall: Found, rules: list[str]) -> Curves:
@@ -257,20 +316,24 @@ def improvement(overall: Found, rules: list[str]) -> list[Block]:
 def returns_table(found: Found, rules: list[str]) -> Table:
     """One row for each environment; the best rule in bold."""
     rows: list[list[Any]] = []
+    others = [entry for entry in found.get("published", []) if entry["returns"]]
     for env in found["environments"]:
+        theirs = [entry["returns"].get(env["name"]) for entry in others]
         measured = found["statistics"]["environments"].get(env["name"])
         role = env["role"] if not env["suite"] else f"{env['role']} ({env['suite']})"
         # Shown with dashes and not left out, or the table would hide that an environment was asked for.
         if not measured:
-            rows.append([env["name"], role, *[None] * len(rules), env["random"]])
+            rows.append([env["name"], role, *[None] * len(rules), env["random"], *theirs])
             continue
         best = max(measured[rule]["value"] for rule in rules)
         cells = [estimate(measured[rule], len(rules) > 1 and measured[rule]["value"] == best) for rule in rules]
-        rows.append([env["name"], role, *cells, env["random"]])
-    note = (
-        "Interquartile mean over seeds of the return of training episodes in the last tenth of the steps, with its 95 % interval."
-    )
-    return Table("Final returns", ["environment", "role in discovery", *rules, "untrained"], rows, note)
+        rows.append([env["name"], role, *cells, env["random"], *theirs])
+    what = "return of training episodes in the last tenth of the steps"
+    if found.get("eval_episodes"):
+        what = f"mean return of {found['eval_episodes']} episodes that each agent played after training"
+    note = f"Interquartile mean over seeds of the {what}, with its 95 % interval."
+    note += " Behind untrained: published, with the steps that they had." if others else ""
+    return Table("Final returns", ["environment", "role in discovery", *rules, "untrained", *map(titled, others)], rows, note)
 
 
 # -- how it was made -----------------------------------------------------------------------------------------------------------

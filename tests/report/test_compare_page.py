@@ -33,7 +33,7 @@ def test_everything_is_in_its_place(tmp_path: Path) -> None:
     ]
     panels = chart(page, "Scores over 2 environments")["panels"]
     assert [panel["title"] for panel in panels] == ["interquartile mean", "median", "mean", "optimality gap (less is better)"]
-    assert panels[0]["rows"][1] == {"name": "disco", "value": 0.9, "low": 0.8, "high": 1.0, "note": ""}
+    assert panels[0]["rows"][1] == {"name": "disco", "value": 0.9, "low": 0.8, "high": 1.0, "note": "", "published": False}
     assert chart(page, "Scores over the environments held out")
     matrix = chart(page, "Probability of improvement")
     assert matrix["values"] == [[None, 0.3], [0.7, None]]  # the row's rule over the column's
@@ -45,6 +45,45 @@ def test_everything_is_in_its_place(tmp_path: Path) -> None:
     assert "Cost of discovery" not in words
     bold = [tag for tag, _ in page.elements if tag == "b"]
     assert len(bold) == 2  # the best rule of each environment
+
+
+def test_published_figures_have_marks_of_another_kind(tmp_path: Path) -> None:
+    nobody = {"scores": {}, "statistics": {}, "achievements": None, "note": ""}
+    published = [
+        nobody
+        | {"agent": "DQN", "steps": 5_000_000, "source": "somebody 2019", "returns": {"catch": 7.0}, "statistics": {"iqm": 2.5}},
+        nobody | {"agent": "human", "steps": None, "source": "others 2015", "returns": {"catch": 9.0}, "note": "with two hands"},
+    ]
+    suite = {"name": "minatar", "summary": "", "published": True}
+    page = page_of(tmp_path, {"ppo": 0.5, "disco": 0.9}, published=published, suite=suite, budget="mini", eval_episodes=0)
+    first, second = chart(page, "Learning curves")["panels"]
+    marks = [(line["name"], line["x"], line["mean"], line["style"]) for line in first["lines"][3:]]
+    # Who was trained is a point at its budget; who was not is a level.
+    assert marks == [("DQN (5M): 7", [5_000_000], [7.0], "published"), ("human", [0], [9.0], "reference")]
+    assert len(second["lines"]) == 3  # nobody has published a return there
+    rows = chart(page, "Scores over 2 environments")["panels"][0]["rows"]
+    assert [(row["name"], row["published"]) for row in rows] == [("ppo", False), ("disco", False), ("DQN (5M)", True)]
+    assert rows[2]["value"] == 2.5
+    assert len(chart(page, "Scores over 2 environments")["panels"][1]["rows"]) == 2
+    words = " ".join(page.text)
+    for said in ("Suite minatar, budget mini", "somebody 2019", "with two hands", "Diamonds: published", "DQN (5M)"):
+        assert said in words
+
+
+def test_crafter_is_shown_by_its_achievements(tmp_path: Path) -> None:
+    value = {"value": 0.25, "low": 0.125, "high": 0.5}
+    found = {
+        "episodes": 20,
+        "rates": {"ppo": {"collect_wood": value}},
+        "scores": {"ppo": {"value": 4.5, "low": None, "high": None}},
+    }
+    human = {"agent": "human", "steps": None, "source": "x", "note": "", "returns": {}, "statistics": {}, "achievements": 50.5}
+    page = page_of(tmp_path, {"ppo": 0.5}, achievements=found, published=[human], eval_episodes=20)
+    rows = chart(page, "Crafter's score: geometric mean of success in per cent")["rows"]
+    assert [(row["name"], row["value"], row["published"]) for row in rows] == [("ppo", 4.5, False), ("human", 50.5, True)]
+    words = " ".join(page.text)
+    assert "collect wood" in words
+    assert "mean return of 20 episodes that each agent played after training" in words
 
 
 def test_it_says_which_return_it_shows(tmp_path: Path) -> None:

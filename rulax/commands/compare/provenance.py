@@ -12,6 +12,7 @@ from typing import Any
 from rulax import own
 from rulax.commands.cells import SCORE, Cell
 from rulax.commands.compare.settings import NOT_FIXED, CompareConfig, is_file
+from rulax.commands.compare.suite import environments
 from rulax.commands.fields import flag_name
 from rulax.commands.names import read_rule_spec
 from rulax.commands.settings import NOT_RECORDED
@@ -24,10 +25,19 @@ from rulax.rules.registry import RULES, STORED, is_own, split_ablations
 def compare_command(config: CompareConfig) -> str:
     """The command that makes this comparison again."""
     words = ["rulax", "compare", *config.envs, "--rules", *config.rules, "--seeds", str(config.seeds), "--steps", str(config.steps)]
-    done: tuple[str, ...] = (*NOT_RECORDED, *NOT_FIXED, "envs", "rules", "seeds", "steps")
+    done: tuple[str, ...] = (*NOT_RECORDED, *NOT_FIXED, "envs", "rules", "seeds", "steps", "agents")
+    if config.suite:
+        words = ["rulax", "compare", *named_environments(config), "--suite", config.suite, "--budget", config.budget]
+        words += ["--rules", *config.rules, "--seeds", str(config.seeds), "--eval-episodes", str(config.eval_episodes)]
+        done += ("suite", "budget", "eval_episodes")
     # Without tuning these do nothing, and the command should not suggest that they did.
     done += () if config.tune else ("tune_seeds", "tune_steps")
     return shlex.join(words + flags(config, CompareConfig, done))
+
+
+def named_environments(config: CompareConfig) -> tuple[str, ...]:
+    """The environments of a suite, as far as the suite's name does not say them already."""
+    return () if environments(config.suite, config.budget) == config.envs else config.envs
 
 
 def cell_command(cell: Cell) -> str:

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from rulax.commands.cells import SCORE, TUNE, UNTRAINED, Cell, cost_of, failure, finished, read_cell
+from rulax.commands.compare.cells import published_axes
+from rulax.commands.compare.evaluation import done as is_done
+from rulax.commands.compare.evaluation import read_evaluation
 from rulax.commands.compare.provenance import cell_command, compare_command, rule_facts
+from rulax.commands.compare.published import STATISTICS, achievements, atari5, published, suite_facts
 from rulax.commands.compare.settings import HELD_OUT, CompareConfig, references, role_of, roles, suite_of, trials
-from rulax.commands.names import read_spec
 from rulax.commands.train.result import Run
 from rulax.evaluation import statistics as st
-from rulax.evaluation.normalised import ends
 from rulax.files import jsonable
 from rulax.learning.life import warm_iterations
 from rulax.records.folder import read_config
@@ -28,19 +30,13 @@ from rulax.settings import Learning
 NEARLY = 0.9  # normalised score that counts as learned, for sample efficiency
 CLEAR = 2.0  # times the spread of its seeds, by which the best rule should be better than untrained
 PROFILE = np.linspace(0.0, 1.2, 25)
-STATISTICS = {
-    "iqm": st.interquartile_mean,
-    "median": st.median,
-    "mean": st.mean,
-    "optimality_gap": st.optimality_gap,
-}
 
 
 def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) -> dict[str, Any]:
     """The content of compare.json."""
     scored = [cell for cell in cells if cell.purpose == SCORE]
-    done = {(cell.env, cell.rule): cell for cell in scored if finished(cell)}
-    random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED and finished(cell)}
+    done = {(cell.env, cell.rule): cell for cell in scored if is_done(cell, config)}
+    random = untrained_returns(config, cells)
     # Only complete environments: a mean over different environments for each rule would compare nothing.
     known = [
         env for env in config.env_names if random.get(env) is not None and all((env, rule) in done for rule in config.rule_names)
@@ -55,22 +51,30 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
     # To a hand-designed rule every environment is like any other.
     discovered = any(each["discovered"] for each in facts)
     described = [describe_cell(cell, config, scale, facts) for cell in scored]
-    complete = len(done) == len(scored) and len(random) == len(config.env_names)
-    left = sum(not finished(cell) for cell in cells)
+    left = sum(not is_done(cell, config) for cell in cells)
     if left:
         warnings.insert(0, f"unfinished: {left} of {len(cells)} cells are not trained to their end")
+    if config.part:
+        warnings.insert(0, f"part {config.part}: the other cells are in other folders; `rulax compare --merge` puts them together")
+    scores = {rule: scale.normalise(each, known) for rule, each in returns.items()} if known else {}
     return {
         "kind": "compare",
-        "finished": complete,
+        "finished": not left,
         "seeds": config.seeds,
         "steps": config.steps,
         "environments": [environment_facts(env, known, random, scale, discovered) for env in config.env_names],
         "rules": facts,
         "cells": described,
         "statistics": all_statistics(config, known, returns, scale, discovered),
+        "suite": suite_facts(config),
+        "budget": config.budget,
+        "published": published(config, known, scale),
+        "achievements": achievements(config, done),
+        "atari5": atari5(config, known, scores),
+        "eval_episodes": config.eval_episodes,
         "normalisation": scale.words(),
         "tuning": tuning(config, cells) if config.tune else None,
-        "warnings": alone(config) + st.too_few(config.seeds, max(1, len(known))) + warnings,
+        "warnings": alone(config) + st.too_few(config.seeds, max(1, len(known))) + warnings + record.get("merge_warnings", []),
         "settings": record["settings"],
         "versions": record["versions"],
         "commit": record["commit"],
@@ -81,6 +85,12 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
 
 
 # -- returns -------------------------------------------------------------------------------------------------------------------
+
+
+def untrained_returns(config: CompareConfig, cells: list[Cell]) -> dict[str, float | None]:
+    """What agents earn that never learned, by environment: measured, or random play as published."""
+    measured = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED and finished(cell)}
+    return {env: low for env, (_, low, _) in published_axes(config).items()} | measured
 
 
 def untrained_return(run: Run | None) -> float | None:
@@ -111,7 +121,7 @@ def final_returns(config: CompareConfig, cells: list[Cell], random: dict[str, An
     columns = []
     for cell in cells:
         run = read_cell(cell) if failure(cell) is None else None
-        final = np.array(run.final_returns if run else [None] * config.seeds, float)
+        final = final_return(cell, run) if run else np.full(config.seeds, np.nan)
         if run and np.isnan(final).any():
             warnings.append(f"{cell.title}: in {int(np.isnan(final).sum())} seeds no episode ended; they count as untrained")
         # The same substitute for a failed cell and for a seed without an episode: neither has shown that it learned something.
@@ -119,15 +129,25 @@ def final_returns(config: CompareConfig, cells: list[Cell], random: dict[str, An
     return np.stack(columns, 1) if columns else np.zeros((config.seeds, 0))
 
 
+def final_return(cell: Cell, run: Run) -> np.ndarray:
+    """What each seed's score is of, [S]: its evaluation, if there was one, or the last tenth of its training."""
+    played = read_evaluation(cell).get("returns")
+    if played is None:
+        return np.array(run.final_returns, float)
+    returns = np.array(played, float)
+    ended = np.isfinite(returns)
+    # Without a warning of NumPy where no episode of a seed ended: that is said in words.
+    return np.where(ended.any(1), np.where(ended, returns, 0).sum(1) / np.maximum(ended.sum(1), 1), np.nan)
+
+
 class Scale:
     """What counts as 0 and as 1 in each environment."""
 
     def __init__(self, config: CompareConfig, known: list[str], random: dict, returns: dict[str, np.ndarray], warnings: list[str]):
         self.stated, self.random, self.reference, self.source = references(config), dict(random), {}, {}
+        axes = published_axes(config)
         for column, env in enumerate(known):
-            family = read_spec(env)
-            # What the user states wins over what was published.
-            axis = ends(family.env, family.options) if env not in self.stated else None
+            axis = axes.get(env)
             if axis is not None:
                 self.source[env], self.random[env], self.reference[env] = f"published ({axis[0]})", *axis[1:]
                 continue
@@ -154,7 +174,10 @@ class Scale:
         """What 0 and 1 mean."""
         published = [env for env, source in self.source.items() if source.startswith("published")]
         others = len(self.source) - len(published)
-        axis = f"as published for {', '.join(published)}, 0 is random play and 1 a human (Atari) or the best possible (ProcGen)"
+        one = {"human": "a human", "norm": "the largest possible return"}
+        ends_at = dict.fromkeys(one["human" if "human" in self.source[env] else "norm"] for env in published)
+        where = "" if not others else f" for {', '.join(published)}"
+        axis = f"as published{where}, 0 is random play and 1 {' or '.join(ends_at)}"
         if published and not others:
             return f"scores are {axis}"
         ways = [f"the best rule's mean in each environment{' without a stated reference' if self.stated else ''}"]
@@ -180,12 +203,13 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
     return {
         "env": cell.env,
         "rule": cell.rule,
-        "finished": finished(cell),
+        "finished": is_done(cell, config),
         "failed": failure(cell),
         "role": role,  # what the environment was to the rule's discovery
         "folder": f"{cell.purpose}/{cell.folder.name}",
         "curve": seed_curve(steps, returns),
-        "final_returns": jsonable(np.array(run.final_returns, float)) if run else [],
+        "final_returns": jsonable(final_return(cell, run)) if run else [],
+        "returns_of_training": jsonable(np.array(run.final_returns, float)) if run and config.eval_episodes else [],
         "area_under_curve": jsonable(st.area_under_curve(steps, returns)) if len(steps) else [],
         "steps_to_learn": jsonable(reached) if reached is not None else [],
         "environment_steps": int(steps[-1]) * config.seeds if len(steps) else 0,
@@ -287,7 +311,7 @@ def shown(statistic: st.Statistic, *scores: np.ndarray) -> dict[str, Any]:
 
 def tuning(config: CompareConfig, cells: list[Cell]) -> dict[str, Any]:
     """What the trials found: every rule's score in every trial, and the settings that it is compared with."""
-    random = {cell.env: untrained_return(read_cell(cell)) for cell in cells if cell.purpose == UNTRAINED}
+    random = untrained_returns(config, cells)
     # NaN stays where a trial failed or no episode ended; `trial_scores` counts it like an untrained agent.
     returns: dict[str, np.ndarray] = {
         rule: np.full((len(trials(config)), len(config.env_names)), np.nan) for rule in config.rule_names

@@ -11,6 +11,8 @@ from typing import Any
 
 from rulax.commands.cells import SCORE, CellsProgress, cost_of, finished, named, train_cell
 from rulax.commands.compare.cells import recipe_of
+from rulax.commands.compare.evaluation import done, evaluate_cell, waits
+from rulax.commands.compare.merge import merge_from
 from rulax.commands.compare.results import alone, results
 from rulax.commands.compare.setup import KIND, Setup, fresh, resumed
 from rulax.commands.compare.show import Comparison, show
@@ -21,11 +23,13 @@ from rulax.errors import Interrupted, UserError
 from rulax.files import write_json
 from rulax.records import folder as folders
 from rulax.report.compare import write_compare_page
+from rulax.text import plural
 
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    show(compare_from(values), bool(values.get("quiet")))
+    make = merge_from if values.get("merge") else compare_from
+    show(make(values), bool(values.get("quiet")))
     return 0
 
 
@@ -38,7 +42,7 @@ def compare_from(values: dict[str, Any]) -> Comparison:
     for sentence in alone(config):  # now, while it can still be changed, and again beside the results
         progress.message(f"note: {sentence}")
     with StopRequest(progress.message) as stop:
-        setup.move_to(folders.create_new(config.out, KIND, config.envs[0]))
+        setup.move_to(folders.create_new(config.out, KIND, config.suite or config.envs[0]))
         setup.choose()
         # From here on the folder can be resumed; cells find out by themselves how far they are.
         write_json(setup.folder / folders.CONFIG, record)
@@ -76,15 +80,19 @@ class CompareJob(Job[Comparison]):
 
     def train(self, number: int, progress: CellsProgress, driver: Driver) -> None:
         """One cell, unless it is done."""
-        cell = self.setup.cells[number]
-        if finished(cell):
+        cell, config = self.setup.cells[number], self.setup.config
+        if done(cell, config):
             return
         progress.enter(number)
         # Taken out, so that the trainer of a finished cell and its compiled program can be freed.
         prepared = self.setup.prepared.pop(cell.place, None)
         prepared = prepared and prepared._replace(config=cell.config)
         with named(cell):
-            train_cell(cell, progress, driver.stop, prepared, recipe_of(cell, self.setup.config))
+            if not finished(cell):
+                train_cell(cell, progress, driver.stop, prepared, recipe_of(cell, config))
+            if waits(cell, config):
+                progress.phase(f"{plural(config.eval_episodes, 'episode')} of each agent")
+                evaluate_cell(cell, config)
         progress.leave(cost_of(cell).seconds)
         self.write()
 
@@ -102,10 +110,10 @@ class CompareJob(Job[Comparison]):
 
     def status(self) -> Status:
         """The steps of finished cells; a cell that is being trained reports its own."""
-        done = sum(cell.config.steps for cell in self.setup.cells if finished(cell))
-        return Status(done, sum(cell.config.steps for cell in self.setup.cells), (), None)
+        made = sum(cell.config.steps for cell in self.setup.cells if finished(cell))
+        return Status(made, sum(cell.config.steps for cell in self.setup.cells), (), None)
 
     def how_to_go_on(self) -> str:
         """What an interrupted user reads."""
-        done = sum(finished(cell) for cell in self.setup.cells)
-        return stopped_text(f"after {done} of {len(self.setup.cells)} cells", f"rulax compare --resume {self.folder}")
+        number = sum(done(cell, self.setup.config) for cell in self.setup.cells)
+        return stopped_text(f"after {number} of {len(self.setup.cells)} cells", f"rulax compare --resume {self.folder}")

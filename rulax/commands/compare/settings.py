@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 from rulax import own
+from rulax.commands.compare.suite import with_suite
 from rulax.commands.names import read_rule_spec, read_spec, split_specs
 from rulax.commands.preset_files import load_preset, preset_names
 from rulax.commands.search_space import join_tuning, tuned_setting
 from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_suite, known_keys, read_values, recorded
 from rulax.envs.ranges import read_ranges, write_ranges
 from rulax.envs.registry import steps_on_host
-from rulax.envs.suites import SUITES
+from rulax.envs.suites import SUITES, Suite
 from rulax.errors import UserError, suggestion
 from rulax.rules.registry import EMBEDDED, FILE_ENDINGS, recommended_steps, split_ablations
 from rulax.settings import setting
-from rulax.text import convert, to_float
+from rulax.text import convert, plural, to_float
 
 TRAINING, VALIDATION, HELD_OUT = "training", "validation", "held out"
 MOST_TRIALS = 64
-WHAT = "what to compare"
-NOT_FIXED = ("checkpoint_minutes", "platform")  # of a comparison: its cells record them
+WHAT, SHARING = "what to compare", "sharing it out"
+NOT_FIXED = ("checkpoint_minutes", "platform", "merge")  # of a comparison: its cells record the first two
+PART = re.compile(r"(\d+)/(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +34,14 @@ class CompareConfig(HostLoop, Running):
     """Compare rules with the same budget: scores with intervals, and who beats whom."""
 
     envs: tuple[str, ...] = setting((), WHAT, positional=True, metavar="ENV...")
-    """Environments, each with options if need be (catch:rows=5,columns=5), or suites: classic, grids, minatar, bsuite."""
+    """Environments, each with options if need be (catch:rows=5,columns=5), or suites by name (docs/suites.md); with --suite, those
+    of its environments that are wanted."""
+    suite: str = setting("", WHAT, metavar="NAME")
+    """A suite with its environments, budget, sizes of agents and published scores: atari57, atari5, procgen16, crafter, nethack,
+    sokoban, dmlab30, minatar, classic, bsuite or grids."""
+    budget: str = setting("", WHAT, metavar="paper|mini|N")
+    """What each agent of a suite may spend: as published, about an hour on two cores for two rules, or so many steps with the
+    agents of mini [default: mini]."""
     rules: tuple[str, ...] = setting((), WHAT, metavar="NAME|FILE")
     """Rules by name or file, or your own as file.py:name; each with options if need be (ppo:clip=0.1,learning_rate=1e-3), a
     discovered one also without a part, as in disco103:no_yz (no_yz, no_bootstrap, no_lifetime, no_value, no_next_policy)."""
@@ -47,6 +57,9 @@ class CompareConfig(HostLoop, Running):
     environment in front, of all of them."""
     reference: tuple[str, ...] = setting((), "scores", metavar="ENV=RETURN")
     """Returns that count as a score of 1 [default: the best rule's mean in each environment]; 0 is an untrained agent."""
+    eval_episodes: int = setting(0, "scores", at_least=0)
+    """Episodes that each trained agent plays for its score, with actions drawn as in training, on levels that it was not trained on
+    where the environment tells them apart; 0 takes the returns of training [default: 0, or what the suite says]."""
     tune: tuple[str, ...] = setting((), "tuning", metavar="KEY=A,B,C")
     """Try these values for every rule, on seeds of their own, and compare each rule with the best it found: lr=1e-4,3e-4,1e-3;
     of several keys all combinations."""
@@ -54,6 +67,12 @@ class CompareConfig(HostLoop, Running):
     """Agents per trial and environment."""
     tune_steps: int = setting(0, "tuning", at_least=1)
     """Environment steps per agent in a trial [default: --steps]."""
+    part: str = setting("", SHARING, metavar="I/N")
+    """Train only the I-th of N parts of the cells here; --merge puts the folders of all parts together."""
+    merge: tuple[str, ...] = setting((), SHARING, metavar="DIR")
+    """Put comparisons with the same settings together in a new folder (--out): other parts, environments or rules."""
+    agents: dict[str, Any] = setting(dict, WHAT, hidden=True)
+    """What a suite's presets say of each rule's agents."""
     overrides: dict[str, Any] = setting(dict, settings=AGENTS)
     """Fields of Learning and Network that are the same for all rules, instead of what each recommends."""
 
@@ -71,11 +90,12 @@ class CompareConfig(HostLoop, Running):
 def build_compare(values: dict[str, Any]) -> CompareConfig:
     """A configuration with everything resolved, so that it can be written down and compared with another."""
     given = read_values(CompareConfig, values)
+    given["rules"] = split_specs(given.get("rules", ()))
     # First of all: references are matched to environments, and duplicates can come from two suites that share one.
-    given["envs"] = expand(split_specs(given.get("envs", ())))
+    given = with_suite(given | {"envs": split_specs(given.get("envs", ()))})
+    given["envs"] = expand(given["envs"])
     given["reference"] = join_references(given.get("reference", ()), given["envs"])
     given["tune"] = join_tuning(given.get("tune", ()))
-    given["rules"] = split_specs(given.get("rules", ()))
     if not given.get("rules"):
         raise UserError("which rules? for example: rulax compare catch --rules ppo actor_critic (`rulax rules` lists them all)")
     given["envs"] = randomised(given["envs"], given.pop("randomise", None))
@@ -90,13 +110,33 @@ def build_compare(values: dict[str, Any]) -> CompareConfig:
     config = assemble(CompareConfig, given)
     # For their errors only: a misspelt environment or setting should not show after hours of training.
     references(config)
-    trials(config)
+    check_part(config, trials(config))
     given_for_host = config.host_only()
     if given_for_host and not any(map(on_host, config.envs)):
         raise UserError(
             f"{given_for_host[0]} is for environments that step on the CPU, and all of these run on the device; leave it out"
         )
     return config
+
+
+def part_of(config: CompareConfig) -> tuple[int, int]:
+    """Which part of how many, the first being 0."""
+    if not config.part:
+        return 0, 1
+    found = PART.fullmatch(config.part)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise UserError(f"part expects I/N, such as 2/4 for the second of four, not '{config.part}'")
+    return int(found[1]) - 1, int(found[2])
+
+
+def check_part(config: CompareConfig, tried: list[dict[str, Any]]) -> None:
+    """A part must hold something, and be able to go on without the others."""
+    _, number = part_of(config)
+    if config.part and tried:
+        raise UserError("tuned settings are chosen by trials in all environments, so --tune cannot be shared out by --part")
+    most = len(config.envs) + len(config.rules) - 1
+    if number > most:
+        raise UserError(f"part {config.part} may be empty: this comparison can be shared out over at most {plural(most, 'part')}")
 
 
 def short_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -133,8 +173,16 @@ def on_host(env: str) -> bool:
 
 
 def suite_of(env: str) -> str | None:
-    """The suite that an environment belongs to."""
-    return next((name for name, suite in SUITES.items() if read_spec(env).env in suite.environments), None)
+    """The first suite that an environment belongs to."""
+    return next((name for name, suite in SUITES.items() if in_suite(env, suite)), None)
+
+
+def in_suite(env: str, suite: Suite) -> bool:
+    """Whether an environment is one of a suite's, perhaps with other options."""
+    spec = read_spec(env)
+    members = [read_spec(each) for each in suite.environments]
+    # The levels of DMLab-30 are one environment of the user's own.
+    return any(each.env == spec.env and each.options.get("level") == spec.options.get("level") for each in members)
 
 
 def join_references(parts: tuple[str, ...], envs: tuple[str, ...]) -> tuple[str, ...]:

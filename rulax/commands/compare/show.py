@@ -8,8 +8,10 @@ import numpy as np
 
 from rulax.commands.tables import Tables, escaped, make_table, number
 from rulax.records.folder import COMPARISON, REPORT
-from rulax.report.compare import AGGREGATES, SPENT, costs, discoveries
+from rulax.report.compare import AGGREGATES, SPENT, costs, discoveries, more_scores, titled
 from rulax.text import count, duration, plural
+
+RETURNS = {False: "final return of training episodes", True: "return of separate evaluation episodes"}
 
 
 class Comparison(Tables):
@@ -47,10 +49,13 @@ class Comparison(Tables):
         if overall is None:
             console.print("no environment is finished yet\n")
         else:
-            console.print("final return of training episodes, interquartile mean over seeds \\[95 % interval]")
+            console.print(f"{RETURNS[bool(found.get('eval_episodes'))]}, interquartile mean over seeds \\[95 % interval]")
             console.print(returns_table(self, console))
             console.print(f"\nscores over {plural(len(self.environments), 'environment')}: {found['normalisation']}")
-            console.print(scores_table(overall, console))
+            console.print(scores_table(overall, console, found.get("published")))
+            for title, values in more_scores(found):
+                console.print(f"\n{title}")
+                console.print(values_table(values, console))
             if found["statistics"]["held_out"]:
                 console.print("\nscores over the environments held out")
                 console.print(scores_table(found["statistics"]["held_out"], console))
@@ -66,6 +71,8 @@ class Comparison(Tables):
         for rule, tuned in (found["tuning"] or {"rules": {}})["rules"].items():
             chosen = ", ".join(f"{name} {value}" for name, value in tuned["chosen"].items())
             console.print(f"tuned: {rule} with {chosen} (best of {len(tuned['scores'])} trials)", markup=False)
+        for line in sources(found):
+            console.print(f"[dim]{escaped(line)}[/]")
         for warning in found["warnings"]:
             console.print(f"[yellow]warning:[/] {escaped(warning)}")
         if any(env["held_out"] for env in found["environments"]):
@@ -99,26 +106,45 @@ def show(comparison: Comparison, quiet: bool) -> None:
 def returns_table(comparison: Comparison, console: Any) -> Any:
     """One row per environment, one column per rule; the best is bold."""
     rows = {}
+    others = [entry for entry in comparison.results.get("published", []) if entry["returns"]]
     for env in comparison.results["environments"]:
         name = escaped(env["name"]) + (" *" if env["held_out"] else "")
-        untrained = "" if env["random"] is None else number(env["random"])
+        beside = ["" if env["random"] is None else number(env["random"])]
+        beside += [number(entry["returns"][env["name"]]) if env["name"] in entry["returns"] else "" for entry in others]
         if not env["complete"]:
-            rows[name] = [*["unfinished"] * len(comparison.rules), untrained]
+            rows[name] = [*["unfinished"] * len(comparison.rules), *beside]
             continue
         found = comparison.results["statistics"]["environments"][env["name"]]
         best = max(found[rule]["value"] for rule in comparison.rules)
-        rows[name] = [*(cell(found[rule], bold=found[rule]["value"] == best) for rule in comparison.rules), untrained]
-    return fitting("environment", "rule", [*comparison.rules, "untrained"], rows, console)
+        rows[name] = [*(cell(found[rule], bold=found[rule]["value"] == best) for rule in comparison.rules), *beside]
+    return fitting("environment", "rule", [*comparison.rules, "untrained", *map(titled, others)], rows, console)
 
 
-def scores_table(group: dict[str, Any], console: Any) -> Any:
-    """One row per aggregate."""
+def scores_table(group: dict[str, Any], console: Any, published: list[dict[str, Any]] | None = None) -> Any:
+    """One row per aggregate; published ones have no interval."""
     rows = {}
+    others = [entry for entry in published or [] if entry["statistics"]]
     for name, words in AGGREGATES.items():
         values = {rule: found[name] for rule, found in group["rules"].items()}
         best = (min if name == "optimality_gap" else max)(value["value"] for value in values.values())
         rows[words] = [cell(value, bold=value["value"] == best) for value in values.values()]
-    return fitting("", "rule", list(group["rules"]), rows, console)
+        rows[words] += [number(entry["statistics"][name]) if name in entry["statistics"] else "" for entry in others]
+    return fitting("", "rule", [*group["rules"], *map(titled, others)], rows, console)
+
+
+def values_table(values: dict[str, Any], console: Any) -> Any:
+    """One row per rule or published agent."""
+    return fitting("", "", [""], {escaped(name): [cell(value)] for name, value in values.items()}, console)
+
+
+def sources(found: dict[str, Any]) -> list[str]:
+    """Where published figures come from, and in what they differ from what is measured here."""
+    if found.get("suite") and not found["suite"]["published"]:
+        return [f"nobody has published scores in the suite {found['suite']['name']} with a budget to repeat"]
+    lines = [
+        f"{titled(entry)}: {entry['source']}{'; ' + entry['note'] if entry['note'] else ''}" for entry in found.get("published", [])
+    ]
+    return ["published, with the steps that they had:", *lines] if lines else []
 
 
 def improvement_table(rules: list[str], improvement: list[dict[str, Any]], console: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 from rulax.envs import adapters
 from rulax.envs.actions import one_of
 from rulax.envs.adapters.streams import CopiedEnvironment
+from rulax.envs.base import WrappedHost
 
 DEFAULTS = {"length": 10_000, "area": (64, 64), "view": (9, 9), "size": (64, 64)}  # Crafter's own; `length` is its time limit
 
@@ -34,6 +36,20 @@ def make(id: str, **options: Any) -> CopiedEnvironment:
     )
 
 
+def recorded(environment: Any, episodes: list[list[dict[str, int]]]) -> Any:
+    """The same environment, in which every copy adds a list of its own to `episodes` and notes there what its episodes unlocked."""
+    if isinstance(environment, WrappedHost):
+        return dataclasses.replace(environment, environment=recorded(environment.environment, episodes))
+
+    def make_one() -> CrafterCopy:
+        copy = environment.make_one()
+        copy.ended = []
+        episodes.append(copy.ended)
+        return copy
+
+    return dataclasses.replace(environment, make_one=make_one)
+
+
 def _check(label: str, options: dict[str, Any], items: int) -> None:
     """Refuse sizes with which Crafter would fail while drawing."""
     for name in ("area", "view", "size"):
@@ -52,6 +68,8 @@ def _check(label: str, options: dict[str, Any], items: int) -> None:
 class CrafterCopy:
     """One Crafter. Its `done` does not say why; `info["discount"]` is 0 for a death, and 1 where time ran out."""
 
+    ended: list[dict[str, int]] | None = None  # what each episode has unlocked and how often, where somebody asks
+
     def __init__(self, arguments: dict[str, Any]):
         self.arguments = arguments
 
@@ -63,6 +81,8 @@ class CrafterCopy:
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, done, info = self.environment.step(action)
         dead = info["discount"] == 0
+        if done and self.ended is not None:
+            self.ended.append(dict(info["achievements"]))
         return observation, float(reward), dead, bool(done) and not dead
 
     def close(self) -> None:

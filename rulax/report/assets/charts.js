@@ -59,7 +59,8 @@ function drawRow(picture, { row, words, x, y, left, width, narrow, bars }) {
     const bar = svg('rect', { x: x(row.low), y: y - 5, width: Math.max(1, x(row.high) - x(row.low)), height: 10, rx: 5, class: 'interval' }, group);
     bar.style.fill = colour;
   }
-  svg('circle', { cx: x(row.value), cy: y, r: 5, class: 'dot' }, group).style.fill = colour;
+  if (row.published) svg('path', { d: diamond(x(row.value), y, 6), class: 'published' }, group);
+  else svg('circle', { cx: x(row.value), cy: y, r: 5, class: 'dot' }, group).style.fill = colour;
 }
 
 // A matrix as a table of coloured cells, so that it can be read without seeing the colours.

@@ -73,6 +73,7 @@ function extent(chart, lines) {
   let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
   const logX = chart.log && spec.log === 'x', logY = chart.log && spec.log === 'y';
   for (const line of lines) {
+    if (line.style === 'published') continue; // another budget: our own curves decide what is seen
     for (let i = 0; i < line.x.length; i++) {
       const x = line.x[i];
       if (!known(x) || (logX && x <= 0)) continue;
@@ -86,6 +87,9 @@ function extent(chart, lines) {
     }
   }
   if (!logX && x0 > 0 && x0 < 0.1 * x1) x0 = 0; // a budget begins at nothing
+  const reach = 1.5 * (y1 - y0); // what is further away would flatten our own curves
+  const near = lines.filter((line) => line.style === 'published').map((line) => line.mean[0]).filter((y) => y > y0 - reach && y < y1 + reach);
+  [y0, y1] = [Math.min(y0, ...near), Math.max(y1, ...near)];
   const [low, high] = spec.y_range || [null, null];
   if (known(low) && (!logY || low > 0)) y0 = Math.min(y0, low);
   if (known(high)) y1 = Math.max(y1, high);
@@ -113,8 +117,8 @@ function paint(chart, state) {
   chart.drawn = [];
   chart.labels = []; // heights of what is written at reference lines
   const crowded = lines.filter((line) => line.style === 'line').length > MOST_BANDS;
-  for (const line of lines) if (line.style !== 'reference' && !crowded) drawBand(chart, line);
-  for (const line of lines) drawLine(chart, line, width);
+  for (const line of lines) if (line.style !== 'reference' && line.style !== 'published' && !crowded) drawBand(chart, line);
+  for (const line of lines) (line.style === 'published' ? drawPublished : drawLine)(chart, line, width);
   chart.lines = lines.filter((line) => line.style === 'line' && line.x.length);
   listen(chart);
 }
@@ -201,6 +205,22 @@ function drawLine(chart, line, width) {
   if (line.style === 'line' && (chart.spec.points || points.length === 1)) {
     for (const [px, py] of points) svg('circle', { cx: px, cy: py, r: chart.small ? 2.2 : 3 }, group).style.fill = colour;
   }
+}
+
+// A figure of others: a diamond at the budget it had, or at the edge that it is beyond, with an arrow.
+function drawPublished(chart, line) {
+  const { box } = chart, [x, y] = [line.x[0], line.mean[0]];
+  if (!chart.legal(x, y)) return;
+  const [px, py] = [Math.min(chart.x(x), box.right), Math.max(box.top, Math.min(chart.y(y), box.bottom))];
+  const arrow = (chart.x(x) > box.right + 1 ? ' →' : '') + (chart.y(y) < box.top - 1 ? ' ↑' : chart.y(y) > box.bottom + 1 ? ' ↓' : '');
+  const group = svg('g', {}, chart.picture);
+  chart.drawn.push([line.name, group]);
+  svg('path', { d: diamond(px, py, 5), class: 'published' }, group);
+  const inside = [4, 17, -9, 30, -22, 43, -35, 56, -48].map((shift) => py + shift).filter((wanted) => wanted > box.top - 4 && wanted < box.bottom + 2);
+  const level = inside.find((wanted) => chart.labels.every((taken) => Math.abs(taken - wanted) > 12)) || inside[0];
+  chart.labels.push(level);
+  const left = px > (box.left + box.right) / 2;
+  svg('text', { x: left ? px - 9 : px + 9, y: level, 'text-anchor': left ? 'end' : 'start', class: 'reference' }, group).textContent = line.name + arrow;
 }
 
 function emphasise(chart, state) {

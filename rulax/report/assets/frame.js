@@ -29,6 +29,10 @@ function look(name) {
   return { colour: `var(--c${place % COLOURS})`, dash: DASHES[Math.floor(place / COLOURS) % DASHES.length] };
 }
 
+function diamond(x, y, r) {
+  return `M${x - r},${y}L${x},${y - r}L${x + r},${y}L${x},${y + r}Z`;
+}
+
 function swatch(name, parent) {
   const { colour, dash } = look(name);
   const picture = svg('svg', { width: 18, height: 8, 'aria-hidden': 'true', class: 'swatch' }, parent);
