@@ -18,6 +18,7 @@ from rulax.commands.discover.evaluations import Evaluator, Scores
 from rulax.commands.discover.memory import plan_memory, reserves
 from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.rows import as_iteration, make_row
+from rulax.commands.discover.scale import scaled_text
 from rulax.commands.discover.settings import DiscoverConfig, build_discover, whole_specs
 from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
@@ -59,6 +60,8 @@ def start(config: DiscoverConfig) -> DiscoveryRun:
     folders.check_free(config.out)
     prepared = prepare_discovery(config)
     progress = make_progress(config.quiet)
+    if config.scale < 1:
+        progress.message(scaled_text(config.scale, config.scaled))
     with StopRequest(progress.message) as stop:
         state = prepared.discoverer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, KIND, config.suite[:40] or "own")
