@@ -6,16 +6,19 @@ Oh et al., Nature 648 (2025): Methods, "Hyperparameters", and Extended Data Tabl
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import pytest
 
 import rulax
 from rulax.commands.cli import main
 from rulax.commands.discover.settings import DiscoverConfig, build_discover
-from rulax.commands.discover.setup import fixed_part
+from rulax.commands.discover.setup import fixed_part, saved_discovery, sizes_of
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import override
 from rulax.commands.train.settings import TrainConfig, build_train
@@ -24,9 +27,11 @@ from rulax.envs.suites import SUITES
 from rulax.metanet.sizes import Sizes
 from rulax.records.rows import read_rows
 from rulax.rules.disco import LEARNING, NETWORK
+from rulax.rules.pretrained import load_rule
 from rulax.settings import Learning
 from tests.commands.bad_lines import refused_in_one_sentence
 from tests.commands.fake_discovery import install
+from tests.shared import ROOT
 
 
 class Published(NamedTuple):
@@ -44,7 +49,7 @@ class Published(NamedTuple):
     clip: float
 
 
-# Of Crafter the paper reports scores at 1 and at 20 million steps; its step size is constant, so that the table's 50 only end the run.
+# Of Crafter the paper reports scores at 1 and at 20 million steps; its step size is constant, so the table's 50 only end a run.
 PUBLISHED = {
     "atari": Published(200e6, 4, 96, 0.95, 29, 1.76e6, 5e6, 3e-4, 0.1, 1),
     "crafter": Published(20e6, 1, 24, 0.99, 29, 400e3, 0, 3e-4, 0.3, 1),
@@ -126,7 +131,7 @@ def test_discovery_and_evaluation_agree() -> None:
 
 def weights(widths: tuple[int, ...]) -> int:
     """Weights between layers of these widths, a good part of any network."""
-    return sum(before * after for before, after in zip(widths, widths[1:], strict=False))
+    return sum(before * after for before, after in itertools.pairwise(widths))
 
 
 @pytest.mark.parametrize("scale", [0.5, 0.1, 0.03])
@@ -220,3 +225,91 @@ def test_what_the_scale_did_is_shown_and_kept(tmp_path: Path, capsys: Any, monke
     assert main(["discover", "--resume", "run", "--steps", "5", "--quiet"]) == 0
     assert json.loads((run.folder / "config.json").read_text())["discovery"] == record["discovery"]
     assert [row["step"] for row in read_rows(run.folder) if row["kind"] == "meta"] == [1, 2, 3, 4, 5]
+
+
+# -- end to end ------------------------------------------------------------------------------------------------------------------
+
+# What the notebook logs (colabs/meta_train.ipynb, agent.py and update_rules/disco.py of google-deepmind/disco_rl), and we.
+OF_THE_META_STEP = {
+    "rewards": "reward",
+    "pos_rewards": "positive_rewards",
+    "neg_rewards": "negative_rewards",
+    "meta_grad_norm": "meta_gradient_norm_of_mean",
+    "meta_up_norm": "meta_update_norm",
+    "meta_loss": "outer_loss",
+    "pg_loss": "policy_loss",
+    "reg_loss": "regulariser",
+    "entropy": "policy_entropy",
+    "value": "critic_value",
+    "adv": "critic_advantage",
+    "normalized_adv": "critic_normalised_advantage",
+    "val_importance_weight": "importance_weight",
+}
+OF_UPDATES = {
+    "total_loss": "loss",
+    "global_gradient_norm": "gradient_norm",
+    "global_update_norm": "update_norm",
+    "entropy": "entropy",
+    "y_entropy": "agent_state_prediction_entropy",
+    "z_entropy": "agent_action_prediction_entropy",
+    "aux_policy_entropy": "agent_next_policy_entropy",
+    "aux_target_entropy": "agent_next_policy_target_entropy",
+    "pi_hat_entropy": "target_entropy",
+    "pi_loss": "agent_policy_loss",
+    "aux_kl_loss": "agent_next_policy_loss",
+    "q_loss": "agent_value_loss",
+    "logits": "agent_policy_logit",
+    "y": "agent_state_prediction_logit",
+    "z": "agent_action_prediction_logit",
+    "pi_hat": "agent_policy_target_logit",
+    "y_hat": "agent_state_prediction_target_logit",
+    "z_hat": "agent_action_prediction_target_logit",
+    "q_target": "agent_return",
+    "agent_q_mean": "agent_value",
+    "td": "agent_value_error",
+    "normalized_td": "agent_normalised_value_error",
+}
+PER_FAMILY = ("reward", "positive_rewards", "negative_rewards", "outer_loss", "policy_entropy", "critic_value", "critic_advantage")
+PER_FAMILY += ("loss", "entropy", "gradient_norm", "update_norm", "meta_gradient_norm_of_mean", "critic_loss", "return")
+NAMED = re.compile(r"`(\w+)(?:/FAMILY)?`")
+
+
+def described() -> set[str]:
+    """The names in the table of what is logged."""
+    table = (ROOT / "docs" / "discovery.md").read_text().partition("## What is logged")[2].partition("\n## ")[0]
+    return {name for row in table.splitlines() if row.startswith("| `") for name in NAMED.findall(row.split("|")[1])}
+
+
+def test_what_the_reference_logs_is_in_the_table() -> None:
+    table = (ROOT / "docs" / "discovery.md").read_text().partition("## What is logged")[2].partition("\n## ")[0]
+    for theirs, ours in (*OF_THE_META_STEP.items(), *OF_UPDATES.items()):
+        (row,) = (row for row in table.splitlines() if row.startswith("|") and ours in NAMED.findall(row.split("|")[1]))
+        names, others = (NAMED.findall(cell) for cell in row.split("|")[1:3])
+        assert names.index(ours) == others.index(theirs), row
+
+
+@pytest.mark.timeout(600)
+@jax.default_prng_impl("unsafe_rbg")  # compiles in less time than JAX's own
+def test_the_paper_at_a_tiny_scale(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    """Everything real: the command, agents, the meta-network with all its parts, evaluations. One family, as each has programs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "alone.yaml").write_text("validation: []\n")
+    family = "catch:rows=3,columns=3"
+    line = ["discover", "paper", "--scale", "1e-5", "--envs", family, "--preset", "alone.yaml", "--steps", "2", "--out", "run"]
+    assert main(line) == 0
+    assert "scale 1e-05: " in " ".join(capsys.readouterr().err.split())
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert record["discovery"]["lifetimes"] == [20, 20, 20, 20]
+    rows = read_rows(tmp_path / "run")
+    lived = [row for row in rows if row["kind"] == "meta"]
+    assert [row["step"] for row in lived] == [1, 2]
+    logged = {*OF_THE_META_STEP.values(), *OF_UPDATES.values()}
+    assert logged <= set(lived[0])
+    assert {f"{name}/{family}" for name in PER_FAMILY} <= set(lived[0])
+    assert {name.partition("/")[0] for name in lived[0]} - {"kind", "step", "seconds"} <= described()
+    # A window is 20 updates of 10 streams and 29 steps: each step pays 1, -1 or nothing.
+    assert 0 < lived[0]["positive_rewards"] + lived[0]["negative_rewards"] <= 20 * 10 * 29
+    total = 20 * 10 * 29 * lived[0]["reward"]
+    assert lived[0]["positive_rewards"] - lived[0]["negative_rewards"] == pytest.approx(total, rel=1e-3)
+    assert all(lived[0][f"{name}/{family}"] == pytest.approx(lived[0][name]) for name in ("reward", "outer_loss", "critic_value"))
+    assert load_rule(tmp_path / "run" / "rule.safetensors").sizes == sizes_of(saved_discovery(record, {}))
