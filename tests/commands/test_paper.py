@@ -22,6 +22,7 @@ from rulax.commands.discover.setup import fixed_part, saved_discovery, sizes_of
 from rulax.commands.preset_files import preset_names
 from rulax.commands.settings import override
 from rulax.commands.train.settings import TrainConfig, build_train
+from rulax.discovery.evaluate import Baselines
 from rulax.discovery.settings import Discovery
 from rulax.envs.suites import SUITES
 from rulax.metanet.sizes import Sizes
@@ -291,8 +292,10 @@ def test_what_the_reference_logs_is_in_the_table() -> None:
 @pytest.mark.timeout(600)
 @jax.default_prng_impl("unsafe_rbg")  # compiles in less time than JAX's own
 def test_the_paper_at_a_tiny_scale(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    """Everything real: the command, agents, the meta-network with all its parts, evaluations. One family, as each has programs."""
+    """Everything real but the two baselines of scores (test_discover_real.py has those): the command, agents, the meta-network with
+    all its parts, evaluations. One family, because each has programs of its own to compile."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: (Baselines(-1.0, 1.0), 0))
     (tmp_path / "alone.yaml").write_text("validation: []\n")
     family = "catch:rows=3,columns=3"
     line = ["discover", "paper", "--scale", "1e-5", "--envs", family, "--preset", "alone.yaml", "--steps", "2", "--out", "run"]
