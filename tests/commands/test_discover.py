@@ -154,7 +154,7 @@ BAD = [
     ("discover grids --init nowhere.safetensors", "cannot be read"),
     (
         "discover grids --keep-cost 1",
-        "keep_cost keeps a rule near the one of --init, and this discovery starts from random weights",
+        "keep_cost keeps a rule near the one of --init, and this discovery starts from random",
     ),
     ("discover grids --keep-cost -1", "keep_cost must not be negative"),
     ("discover grids --rule-options hiden=3", "has no option 'hiden'"),
