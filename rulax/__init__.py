@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rulax import callbacks
-    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, merge, method, play, study, train, tune, watch
+    from rulax.api import (
+        Run,
+        compare,
+        discover,
+        evaluate,
+        explain,
+        load,
+        load_agent,
+        merge,
+        method,
+        play,
+        study,
+        train,
+        tune,
+        watch,
+    )
     from rulax.commands.compare.show import Comparison
     from rulax.commands.tune.show import Sweep
     from rulax.envs.registry import make

@@ -19,6 +19,7 @@ from rulax.commands.discover.evaluations import Evaluator, Scores
 from rulax.commands.discover.memory import plan_memory, reserves
 from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.rows import as_iteration, make_row
+from rulax.commands.discover.scale import scaled_text
 from rulax.commands.discover.settings import DiscoverConfig, build_discover, whole_specs
 from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
@@ -60,6 +61,8 @@ def start(config: DiscoverConfig, progress: Silent | None = None, stop: StopRequ
     folders.check_free(config.out)
     prepared = prepare_discovery(config)
     progress = progress or make_progress(config.quiet)
+    if config.scale < 1:
+        progress.message(scaled_text(config.scale, config.scaled))
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
         state = prepared.discoverer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, KIND, config.suite[:40] or "own")
