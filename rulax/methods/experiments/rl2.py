@@ -25,7 +25,7 @@ from rulax.methods.experiments.trial_scoring import (
     two_step,
 )
 from rulax.methods.loop import advance_trainer
-from rulax.methods.rl2 import RL2, make_trainer, play_trials
+from rulax.methods.rl2 import RL2, make_trainer, mean_par, play_trials
 
 TEST_TASKS = {"quick": 4_000, "full": 20_000}
 WITHHELD_TASKS = 1_000  # for the ablation that hides rewards
@@ -46,12 +46,13 @@ class RL2Run(SeedRun):
     def __init__(self, suites: dict[Suite, ScoredTrials], suite: Suite, seed: int):
         self.rl2, self.scoring = suites[suite]
         self.test_tasks = TEST_TASKS[suite]
+        self.par = mean_par(self.rl2)
         self.trainer = make_trainer(self.rl2)
         self.state = self.trainer.init(jax.random.key(seed))
 
     def advance(self) -> Progress:
         self.state, progress = advance_trainer(self.trainer, self.state)
-        return progress._replace(value=self.scoring.metric(progress.value))
+        return progress._replace(value=self.scoring.metric(progress.value + self.par))
 
     def done(self) -> bool:
         return self.trainer.done(self.state)
