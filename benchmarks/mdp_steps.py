@@ -24,7 +24,7 @@ from rulax.methods.rl2 import make_trainer, play_trials
 from rulax.parallel.setup import set_up
 
 STATES, ACTIONS, STEPS, EPISODES, TASKS, SEED = 10, 5, 100, 10, 4096, 2016
-MOST = 8  # earlier visits; more count as so many
+MOST = 11  # earlier visits; more count as so many
 
 
 def compare(place: np.ndarray, action: np.ndarray, reward: np.ndarray) -> None:
