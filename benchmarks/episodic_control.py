@@ -2,6 +2,7 @@
 
     python benchmarks/episodic_control.py live --learners MFEC DQN --seeds 0 1 2    # the lives that are missing
     python benchmarks/episodic_control.py report                                    # records, tables and the picture
+    python benchmarks/episodic_control.py vary --rule mfec --environment cartpole --options neighbours=1 discount=0.95
 
 Curves are in benchmarks/records/episodic_control.curves.json; several processes need a file each (`--curves`, then `report --curves
 a.json b.json`). The records are those that `rulax method episodic_control` writes, but for the clock: theirs is in CPU seconds.
@@ -25,6 +26,7 @@ from rulax.methods.base import Progress
 from rulax.methods.episodic_control import PARTS, Arena, Learner, area, uniform_return
 from rulax.methods.experiments.episodic_control import CURVES, EXPERIMENTS, Race, RaceRun
 from rulax.parallel.setup import set_up
+from rulax.text import to_options
 
 CURVES_FILE = "episodic_control.curves.json"
 RECORDS = Path(__file__).parent / "records"
@@ -65,6 +67,24 @@ def live(experiments: list[str], learners: list[str], seeds: list[int], path: Pa
                 lives[name] |= {"cpu_s": round(time.process_time() - began, 1)}
                 path.write_text(json.dumps(lives, indent=1))
                 print(name, round(area(means, uniform_return(arena.environment), arena.best), 3), lives[name]["cpu_s"], flush=True)
+
+
+def vary(environment: str, rule: str, options: list[str], seeds: list[int]) -> None:
+    """Areas with one option of a rule changed at a time, for a guess at why it stops where it does; nothing is written down."""
+    [(arena, steps)] = {
+        (arena, race.steps) for race in races().values() for arena in race.arenas if arena.environment == environment
+    }
+    for option in ["", *options]:
+        learner = Learner(option or "as recommended", rule, tuple(to_options("options", [option] if option else []).items()))
+        race, areas, last = Race((arena,), (learner,), steps), [], []
+        for seed in seeds:
+            run = RaceRun({"quick": race, "full": race}, "full", seed)
+            while not run.done():
+                run.advance()
+            means = CURVES[arena, learner, steps, seed]
+            areas.append(area(means, uniform_return(environment), arena.best))
+            last.append(float(means[-PARTS // 5 :].mean()))
+        print(f"{learner.name:20} area {interval(areas)}   return in the last fifth {interval(last)}", flush=True)
 
 
 def report(lives: dict[str, dict[str, Any]]) -> None:
@@ -130,15 +150,20 @@ def draw(lives: dict[str, dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["live", "report"])
+    parser.add_argument("what", choices=["live", "report", "vary"])
     parser.add_argument("--experiments", nargs="+", default=list(races()), choices=list(races()))
     parser.add_argument("--learners", nargs="+", default=[], help="only these, by the names in the tables")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--curves", type=Path, nargs="+", default=[RECORDS / CURVES_FILE])
+    parser.add_argument("--environment", default="cartpole", help="of `vary`")
+    parser.add_argument("--rule", default="mfec", help="of `vary`")
+    parser.add_argument("--options", nargs="+", default=[], metavar="KEY=VALUE", help="of `vary`: of the rule, one at a time")
     options = parser.parse_args()
     set_up("cpu")
     if options.what == "live":
         live(options.experiments, options.learners, options.seeds, options.curves[0])
+    elif options.what == "vary":
+        vary(options.environment, options.rule, options.options, options.seeds)
     else:
         lives = load(options.curves)
         (RECORDS / CURVES_FILE).write_text(json.dumps(lives, indent=1) + "\n")

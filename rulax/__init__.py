@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rulax import callbacks
-    from rulax.api import Run, compare, discover, evaluate, explain, load, load_agent, merge, method, play, train, tune, watch
+    from rulax.api import (
+        Run,
+        compare,
+        discover,
+        evaluate,
+        explain,
+        load,
+        load_agent,
+        merge,
+        method,
+        play,
+        study,
+        train,
+        tune,
+        watch,
+    )
     from rulax.commands.compare.show import Comparison
     from rulax.commands.tune.show import Sweep
     from rulax.envs.registry import make
@@ -35,6 +50,7 @@ _PUBLIC = {
     "make": ("rulax.envs.registry", "make"),
     "play": ("rulax.api", "play"),
     "rule": ("rulax.rules.registry", "make_rule"),
+    "study": ("rulax.api", "study"),
     "train": ("rulax.api", "train"),
     "tune": ("rulax.api", "tune"),
     "watch": ("rulax.api", "watch"),
@@ -60,6 +76,7 @@ __all__ = [
     "method",
     "play",
     "rule",
+    "study",
     "train",
     "tune",
     "watch",

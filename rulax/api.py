@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rulax.commands.discover.result import DiscoveryRun
     from rulax.commands.explain.show import Explanation
     from rulax.commands.method.show import MethodResults
+    from rulax.commands.study.show import StudyResults
     from rulax.commands.tune.show import Sweep
     from rulax.commands.watch.run import Watch
 
@@ -41,6 +42,7 @@ __all__ = [
     "merge",
     "method",
     "play",
+    "study",
     "train",
     "tune",
     "watch",
@@ -268,6 +270,27 @@ def method(name: Any = None, experiment: str | None = None, out: str | Path | No
         name = own.hold("method", name, "own")
     values: dict[str, Any] = {"method": name, "experiment": experiment, "out": out, "quiet": True, **overrides}
     return MethodResults(*method_from({name: value for name, value in values.items() if value is not None}))
+
+
+@own.holding()
+def study(
+    name: Any = None, points: Any = None, seeds: int | None = None, out: str | Path | None = None, **overrides: Any
+) -> StudyResults:
+    """Run a study: `result = rulax.study("ablations", seeds=1)`, then `result.points["no_yz"]`, `print(result.table)`.
+
+    Args:
+        name: a study, a YAML file of your own, or its content as a mapping (`settings`, `held_out`, `points`, `questions`).
+        points: only these of its points.
+        seeds: discoveries per point.
+        out: the folder; without it a new one in `runs/`.
+        overrides: every other setting of `rulax study`: `seed`, `steps`; `resume=folder` goes on.
+    """
+    from rulax.commands.study.run import study_from
+
+    content = dict(name) if isinstance(name, Mapping) else None
+    values: dict[str, Any] = {"points": points, "seeds": seeds, "out": out, "quiet": True, **overrides}
+    values |= {"study": "own" if content is not None else name}
+    return study_from({key: value for key, value in values.items() if value is not None}, content)
 
 
 def watch(run: str | Path | Run | DiscoveryRun | Comparison = "", port: int = 0) -> Watch:

@@ -23,6 +23,7 @@ from rulax.commands.method.settings import MethodConfig
 from rulax.commands.play.settings import PlayConfig
 from rulax.commands.preset_files import SUITES, load_preset, preset_names
 from rulax.commands.settings import known_keys
+from rulax.commands.study.settings import StudyConfig
 from rulax.commands.train.settings import TrainConfig
 from rulax.commands.tune.settings import TuneConfig
 from rulax.commands.watch.settings import WatchConfig
@@ -66,6 +67,7 @@ COMMANDS = {
         (
             "rulax discover grids",
             "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",
+            "rulax discover paper --scale 0.001",
             "rulax discover grids --init disco103 --meta-learning-rate 1e-4",
             "rulax discover --resume runs/discover-grids-001",
         ),
@@ -119,6 +121,16 @@ COMMANDS = {
             "rulax method list",
             "rulax method rl2 --experiment bandit-10x5 --seeds 3",
             "rulax method all --suite quick --seeds 1",
+        ),
+    ),
+    "study": Command(
+        "rulax.commands.study.run:command",
+        StudyConfig,
+        "study NAME|FILE|list",
+        (
+            "rulax study list",
+            "rulax study ablations --points no_yz no_bootstrap --seeds 1",
+            "rulax study --resume runs/study-scaling-001 --seeds 5",
         ),
     ),
     "explain": Command(

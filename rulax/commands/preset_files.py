@@ -11,7 +11,7 @@ from rulax.errors import UserError, suggestion
 from rulax.records.earlier import PARTS, complete
 
 PRESETS = Path(__file__).parent / "presets"
-SUITES = "discover"  # the folder of presets that only `rulax discover` understands
+SUITES, STUDIES = "discover", "study"  # the folders of files that only `rulax discover` and `rulax study` understand
 EXAMPLE = "example"  # in a preset that leaves the environment to the user: one that it is for, named where none was given
 
 
@@ -20,11 +20,17 @@ def preset_names(suites: bool = False) -> dict[str, str]:
 
     Those of `rulax discover` are called suites and are no other command's business.
     """
-    root = PRESETS / SUITES if suites else PRESETS
+    if suites:
+        return names_in(SUITES)
+    return {name: about for name, about in names_in("").items() if not name.startswith((f"{SUITES}/", f"{STUDIES}/"))}
+
+
+def names_in(folder: str) -> dict[str, str]:
+    """The files of one folder of the package, each with its first line."""
+    root = PRESETS / folder
     # Shallow ones first, so that those of a folder stand together below the ones with plain names.
     paths = sorted(root.rglob("*.yaml"), key=lambda path: (len(path.parts), path))
     names = {path: path.relative_to(root).with_suffix("").as_posix() for path in paths}
-    names = {path: name for path, name in names.items() if not name.startswith(f"{SUITES}/")}
     return {name: path.read_text().partition("\n")[0].lstrip("# ").strip() for path, name in names.items()}
 
 

@@ -21,6 +21,7 @@ KINDS = {
     "compare": "a comparison",
     "tune": "a search for settings",
     "method": "experiments of methods",
+    "study": "a study",
 }
 
 

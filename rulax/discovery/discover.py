@@ -21,7 +21,7 @@ from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import DiscoveryState, Programs, estimate, make_problem, meta_step, optimise
 from rulax.discovery.population import Family, Member, init_population, listed, refresh
 from rulax.discovery.settings import PERTURBING
-from rulax.discovery.shares import ACTING, Shares
+from rulax.discovery.shares import ACTING, COMPILING, Shares
 from rulax.envs.adapters.restart import MOST_RESTARTS
 from rulax.learning.train import COMPILE_FAST
 from rulax.metanet.network import as_in_reference
@@ -167,7 +167,8 @@ class Discoverer:
         if self._programs is None:
             lowered = [self._lower(family, self.plans[family.name]) for family in self.families]
             text = f"compiling the meta-step in {listed([family.name for family in self.families])}"
-            compiled = together(lambda program: program.compile(), lowered, functools.partial(report, text))
+            compiling = functools.partial(together, lambda program: program.compile(), lowered, functools.partial(report, text))
+            compiled = self._shares.timed(COMPILING, compiling)() if self._shares else compiling()
             self._programs = [self._programs_of(family, done) for family, done in zip(self.families, compiled, strict=True)]
             self._traced.clear()
         return self._programs

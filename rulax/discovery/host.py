@@ -22,7 +22,7 @@ import numpy as np
 from rulax.discovery.estimators import Problem
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.objectives import by_policy_gradient
-from rulax.discovery.outer_loss import penalties
+from rulax.discovery.outer_loss import make_penalise
 from rulax.discovery.population import Family, Member, init_population
 from rulax.discovery.window import Record, Window, describe, judge_validation, learn, mean_penalties, policy_of, relive
 from rulax.envs.adapters.restart import MOST_RESTARTS, RestartingStreams
@@ -337,7 +337,7 @@ def recorded_updates(family: Family, strategy: str) -> Updates:
     def read_batch(state: LearnerState, batch: Experience) -> Experience:
         return after_burn_in(state.params, as_experience(batch), family.recipe.learning.burn_in)
 
-    return make_updates(family.learner, strategy, penalties, read_batch)
+    return make_updates(family.learner, strategy, make_penalise(family.settings, family.recipe.rule), read_batch)
 
 
 def recorded_problem(family: Family, strategy: str) -> Problem[Recorded, Window]:

@@ -39,7 +39,7 @@ ONE_PASS = ("mixed", "both")  # they differentiate one gradient per update
 SHORT = 4  # updates
 
 Penalties = dict[str, Array]  # named scalars, differentiable with respect to the rule's parameters
-Penalise = Callable[[PyTree, Batch], Penalties]  # (targets, batch) -> penalties
+Penalise = Callable[[PyTree, Batch, PyTree], Penalties]  # (targets, batch, the rule's memory before them) -> penalties
 
 
 class Updated(NamedTuple):
@@ -61,9 +61,9 @@ class Updates(NamedTuple):
     strategy: str = "plain"
 
 
-def no_penalties(targets: PyTree, batch: Batch) -> Penalties:
+def no_penalties(targets: PyTree, batch: Batch, rule_state: PyTree) -> Penalties:
     """For an outer loss that does not look at targets."""
-    del targets, batch
+    del targets, batch, rule_state
     return {}
 
 
@@ -92,7 +92,7 @@ def make_updates(learner: Learner, strategy: str, penalise: Penalise = no_penalt
         made = make_targets(learner, rule_params, state, experience)
         after, metrics = follow_targets(learner, rule_params, state, made, key)
         # Penalised inside the update: after the window, the targets of all updates would have to be stored for it.
-        return Updated(after, metrics, penalise(made.targets, made.batch))
+        return Updated(after, metrics, penalise(made.targets, made.batch, state.rule_state))
 
     if strategy in ("remat", "both", "segments"):
         kept = jax.checkpoint_policies.save_only_these_names(INNER_GRADIENT)

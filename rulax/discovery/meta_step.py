@@ -18,7 +18,7 @@ from rulax.discovery.estimators import ESTIMATORS, Estimator, Problem, evolution
 from rulax.discovery.memory import Updates, make_updates
 from rulax.discovery.meta_optimiser import MetaOptimiser, norm_of_mean
 from rulax.discovery.objectives import OBJECTIVES, validation_reward
-from rulax.discovery.outer_loss import penalties
+from rulax.discovery.outer_loss import make_penalise
 from rulax.discovery.persistent import pes_within
 from rulax.discovery.population import Family, Member
 from rulax.discovery.settings import PERTURBING, WHOLE, Discovery
@@ -168,7 +168,7 @@ def rule_problem(family: Family, strategy: str) -> Problem[Member, Window]:
     return Problem(
         enter=enter,
         live=lived,
-        updates=make_updates(family.learner, strategy, penalties),
+        updates=make_updates(family.learner, strategy, make_penalise(family.settings, family.recipe.rule)),
         judge=OBJECTIVES[family.settings.objective](family),
         fitness=validation_reward,
     )

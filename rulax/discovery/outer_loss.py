@@ -10,11 +10,14 @@ import jax
 import jax.numpy as jnp
 
 from rulax.agents import Agent
-from rulax.discovery.memory import Penalties
+from rulax.discovery.memory import Penalise, Penalties
 from rulax.discovery.settings import Discovery
+from rulax.rules.base import UpdateRule
 from rulax.types import Array, Batch, Experience, Factored, Metrics, Predictions, PyTree, now
 from rulax.values.normalisation import masked_mean
 from rulax.values.policies import entropy, kl, log_probability
+
+TARGETS = ("policy", "state_prediction", "action_prediction")  # that a meta-network makes
 
 # -- on the agent after the window -------------------------------------------------------------------------------------------
 
@@ -63,14 +66,35 @@ def target_squares(targets: PyTree, batch: Batch) -> Penalties:
     return {name: masked_mean(square, batch.experience.valid) for name, square in squares.items()}
 
 
-def penalties(targets: PyTree, batch: Batch) -> Penalties:
+def keep_kl(first: PyTree, targets: PyTree, batch: Batch) -> Array:
+    """KL(first target || target) of π, y and z together, where `first` is what the rule of the start says about the same batch."""
+    apart = [kl(jax.lax.stop_gradient(first[name]), targets[name]) for name in TARGETS if name in targets]
+    # Where an action has dimensions, each has targets of its own, [T, B, D]; each counts the same.
+    return sum((masked_mean(jnp.mean(each, range(2, each.ndim)), batch.experience.valid) for each in apart), jnp.zeros(()))
+
+
+def make_penalise(settings: Discovery, rule: UpdateRule) -> Penalise:
+    """The penalties that the settings ask for: with `keep_cost` also the distance from the rule that discovery started from."""
+    if not settings.keep_cost:
+        return penalties
+    start = rule.init(jax.random.key(0))  # the weights of a file, whatever the key
+
+    def penalise(targets: PyTree, batch: Batch, rule_state: PyTree) -> Penalties:
+        # From the same memory of the agent's life: what is compared is the next advice, not two lives.
+        first, *_ = rule.targets(start, rule_state, batch)
+        return penalties(targets, batch, rule_state) | {"keep_kl": keep_kl(first, targets, batch)}
+
+    return penalise
+
+
+def penalties(targets: PyTree, batch: Batch, rule_state: PyTree = None) -> Penalties:
     """All penalties on the targets of one update, named scalars; a rule without targets for the policy has none."""
+    del rule_state
     if isinstance(targets, dict) and "policy_weight" in targets:
         return target_squares(targets, batch)
     if not isinstance(targets, dict) or "policy" not in targets:
         return {}
-    made = ("policy", "state_prediction", "action_prediction")
-    found = {f"{name}_mean": target_mean(targets[name]) for name in made if name in targets}
+    found = {f"{name}_mean": target_mean(targets[name]) for name in TARGETS if name in targets}
     return found | {"target_kl": target_kl(targets, batch)}
 
 
@@ -93,12 +117,13 @@ def outer_loss(
     policy_loss = policy_gradient_loss(now_taken(predictions), experience, advantage)
     policy_spread = policy_entropy(now_taken(predictions), experience)
     spreads = prediction_entropy(predictions, experience)
-    drifts = [value for name, value in penalties.items() if name != "target_kl"]
+    drifts = [value for name, value in penalties.items() if name not in ("target_kl", "keep_kl")]
     regulariser = (
         -settings.policy_entropy_cost * policy_spread
         - settings.prediction_entropy_cost * sum(spreads.values())
         + settings.target_mean_cost * sum(drifts)
         + settings.target_kl_cost * penalties.get("target_kl", jnp.zeros(()))
+        + settings.keep_cost * penalties.get("keep_kl", jnp.zeros(()))
     )
     metrics = {"policy_loss": policy_loss, "regulariser": regulariser, "policy_entropy": policy_spread}
     metrics |= {f"{name}_entropy": value for name, value in spreads.items()} | penalties

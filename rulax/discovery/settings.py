@@ -62,6 +62,9 @@ class Discovery:
     """Penalty on KL(slow policy || policy target), which keeps targets near."""
     target_mean_cost: float = setting(1e-3, at_least=0)
     """Penalty that keeps targets from drifting: on the squared mean of each target's logits, and for rule lpg on mean squares."""
+    keep_cost: float = setting(0.0, at_least=0, before=0.0)
+    """Penalty on KL(target of the rule of --init || target) for pi, y and z: keeps a rule that is discovered further near what it
+    was."""
     critic_hidden: tuple[int, ...] = setting((256, 256), at_least=1, not_empty=True)
     """Widths of the hidden layers of the critic, which discovery alone uses."""
     critic_activate_last: bool = setting(True, before=True)

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 ACTING, DIFFERENTIATING, WAITING = "seconds_acting", "seconds_differentiating", "seconds_waiting"
+COMPILING = "seconds_compiling"  # before the first meta-step
 
 
 class Shares:
@@ -20,7 +21,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "estimator")
-        self.seconds = dict.fromkeys((ACTING, DIFFERENTIATING, WAITING), 0.0)
+        self.seconds = dict.fromkeys((ACTING, DIFFERENTIATING, WAITING, COMPILING), 0.0)
 
     def submit(self, function: Callable, *arguments: Any) -> Callable[[], Any]:
         """Start an estimate beside the acting; the function that is returned waits for it."""

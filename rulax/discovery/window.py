@@ -184,6 +184,7 @@ def judge_validation(
     measured = {
         "critic_value": masked_mean(now(judgement.value), validation.valid),
         "critic_advantage": masked_mean(judgement.advantage, validation.valid),
+        "critic_normalised_advantage": masked_mean(judgement.normalised_advantage, validation.valid),
         "importance_weight": masked_mean(jnp.minimum(1, judgement.ratios), validation.valid),
     }
     if settings.critic_learns_from == "validation":
@@ -230,8 +231,10 @@ def distance(after: Agent, before: Agent) -> Array:
     return optax.global_norm(jax.lax.stop_gradient(jax.tree.map(jnp.subtract, new, old)))
 
 
-WATCHED = ("loss", "gradient_norm", "entropy", "target_entropy", "reward", "update_norm", "critic_loss")  # means over updates
-COUNTED = ("positive_rewards", "negative_rewards")  # sums over updates
+COUNTED = ("positive_rewards", "negative_rewards")  # sums over updates; of everything else, means
+# Of all agents and rules, under their own names. What else a rule reports of an update is `agent_...`: `policy_loss` is a part of
+# the outer loss.
+WATCHED = ("loss", "gradient_norm", "entropy", "target_entropy", "reward", "update_norm", "critic_loss")
 
 
 def describe(metrics: Metrics, validation: Experience, acted: Metrics) -> Metrics:
@@ -247,5 +250,6 @@ def describe(metrics: Metrics, validation: Experience, acted: Metrics) -> Metric
     """
     episodes = {name: jnp.sum(metrics[name], 0) + acted[name] for name in acted}
     counts = {name: jnp.sum(metrics[name], 0) for name in COUNTED if name in metrics}
-    means = {name: jnp.mean(metrics[name]) for name in WATCHED if name in metrics}
+    others = [name for name in metrics if name not in (*acted, *COUNTED)]
+    means = {name if name in WATCHED else f"agent_{name}": jnp.mean(metrics[name]) for name in others}
     return episodes | counts | means | {"validation_reward": masked_mean(validation.reward, validation.valid)}

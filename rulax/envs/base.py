@@ -82,6 +82,7 @@ class Environment(abc.ABC):
     one_task: bool = False  # whether `sample_task` always returns the default task
     # The usual names of constants that the task calls otherwise, or has several of which change together; see `tasks.randomised`.
     short_names: Mapping[str, tuple[str, ...]] = {}
+    positive: tuple[str, ...] = ()  # constants of the task that make no sense at 0 or below, such as a mass
 
     @abc.abstractmethod
     def default_task(self) -> PyTree:

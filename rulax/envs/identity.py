@@ -60,9 +60,16 @@ def _of_function(function: Any, inside: tuple[int, ...]) -> str:
     code, cells = function.__code__, function.__closure__ or ()
     # Names and constants as well: the bytes of two lambdas are the same where only these differ.
     constants = [each for each in code.co_consts if isinstance(each, PLAIN)]
-    held = [cell.cell_contents for cell in cells if cell is not function]
+    held = [_content(cell) for cell in cells]
     body = f"{code.co_code.hex()}{code.co_names}{constants}"
     return f"{_name(function)}<{hashlib.sha256(body.encode()).hexdigest()[:16]}>({_listed(held, inside)})"
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return None
 
 
 def _name(thing: Any) -> str:

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 
 from rulax.envs.base import Around, Environment, Transition
-from rulax.envs.ranges import Union, at, ranges_of
+from rulax.envs.ranges import Union, at, ranges_of, write_union
 from rulax.envs.wrappers import Wrapped, as_vector, beside, select, vector_size
 from rulax.errors import UserError, suggestion
 from rulax.types import Array, Level, PyTree
@@ -405,6 +405,9 @@ def randomised(environment: Environment, name: str = "", /, **ranges: Any) -> Ra
         raise UserError(
             f"randomise gives '{name}' two ranges for {twice[0]}: {', '.join(e for e in read if twice[0] in targets[e])}"
         )
+    for each, union in read.items():
+        if union[0][0] <= 0 and any(field in environment.positive for field in targets[each]):
+            raise UserError(f"randomise: {each} of '{name}' must be above 0, not {write_union(union)}")
     return Randomised(environment, tuple((each, union, targets[each]) for each, union in read.items()))
 
 

@@ -57,6 +57,10 @@ class Wrapped(Around, Environment):  # type: ignore[override]  # attributes ther
     def short_names(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
         return self.environment.short_names
 
+    @property
+    def positive(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self.environment.positive
+
     def default_task(self) -> PyTree:
         return self.environment.default_task()
 

@@ -98,7 +98,8 @@ def judge_skills(
     log_q = np.asarray(knows.discriminator(arrived.states))
     steps = np.arange(len(ended))[:, None]
     length = np.where(ended.any(0), ended.argmax(0) + 1, len(ended))
-    late = (steps < length) & (2 * steps >= length)  # [T, N], the second half of each stream's first episode
+    # [T, N], the second half of each stream's first episode, or its only step.
+    late = (steps < length) & ((2 * steps >= length) | (length == 1))
     skill = np.asarray(arrived.skill[0]).argmax(-1)
     numbers = log_q.shape[-1]
     followed = np.take_along_axis(log_q, np.broadcast_to(skill[:, None], (*log_q.shape[:2], 1)), -1)[..., 0]

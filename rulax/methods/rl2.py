@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 
 from rulax.agents import Agent
-from rulax.envs.base import Environment
+from rulax.envs.base import Environment, Transition
 from rulax.envs.tasks import Trial, trial, with_reward
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.rollout import act, begin
@@ -50,6 +51,7 @@ class RL2:
     entropy_cost: float = 0.003
     epochs: int = 4
     minibatches: int = 8
+    par: Callable[[PyTree], Array] | None = None  # task -> a number taken off every reward to learn from; see `make_trainer`
 
     def trials(self) -> Trial:
         """The environment to learn in: a new task in every trial, and what happened before as part of the observation."""
@@ -74,18 +76,36 @@ class RL2:
 
 
 def make_trainer(rl2: RL2) -> CompiledTrainer:
-    """Meta-training: PPO on trials of ever new tasks, rewarded by what actions pay on average."""
+    """Meta-training: PPO on trials of ever new tasks, rewarded by what actions pay on average, less the task's `par`.
+
+    What a trial earns is mostly the luck of its task, which no memory of what happened can tell from good choices until late, so
+    neither can a value. A par, such as the best arm's mean, takes that luck away. No action changes the sum of pars in a trial of
+    fixed length, so the gradient is the same on average: it is a baseline that knows the task, in training only.
+    """
     config = TrainerConfig(seeds=1, total_steps=rl2.updates * rl2.streams * rl2.steps)
-    return CompiledTrainer(with_expected_rewards(rl2.trials()), rl2.recipe(), config)
+    return CompiledTrainer(with_expected_rewards(rl2.trials(), rl2.par), rl2.recipe(), config)
 
 
-def with_expected_rewards(environment: Any) -> Environment:
-    """The same environment, in which an agent observes the rewards that were drawn but receives their expectation.
+def with_expected_rewards(environment: Any, par: Callable[[PyTree], Array] | None = None) -> Environment:
+    """The same environment, in which an agent observes the rewards that were drawn but receives their expectation, less a par.
 
     The environment has to know it (`expected_reward`). The mean return and the expected gradient are the same; the variance of
-    single rewards is gone from both.
+    single rewards is gone from both. A par needs the states of a `Trial`, which hold the task.
     """
-    return with_reward(environment, lambda task, state, action, transition: environment.expected_reward(task, state, action))
+
+    def reward(task: PyTree, state: PyTree, action: Array, transition: Transition) -> Array:
+        expected = environment.expected_reward(task, state, action)
+        return expected if par is None else expected - par(state.task)
+
+    return with_reward(environment, reward)
+
+
+def mean_par(rl2: RL2, number: int = 10_000) -> float:
+    """What training takes off the reward of a whole trial, on average over tasks."""
+    if rl2.par is None:
+        return 0.0
+    tasks = jax.vmap(rl2.environment().sample_task)(jax.random.split(jax.random.key(0), number))
+    return rl2.steps * float(jnp.mean(jax.vmap(rl2.par)(tasks)))
 
 
 def play_trials(environment: Trial, steps: int, agent: Agent, number: int, seed: int) -> tuple[Experience, PyTree]:

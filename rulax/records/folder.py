@@ -22,7 +22,7 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM, SKILLS = (
     "skills.png",
 )
 TURNS, SCHEDULE, POPULATION = "population.jsonl", "schedule.json", "population.png"  # of a population
-COMPARISON, EXPLANATION, SWEEP = "compare.json", "explain.json", "tune.json"  # all numbers of those commands
+COMPARISON, EXPLANATION, SWEEP, STUDY = "compare.json", "explain.json", "tune.json", "study.json"  # all numbers of those commands
 RULE, LAST, CARD, BASELINES = "rule.safetensors", "last.safetensors", "rule_card.md", "baselines.json"  # of a discovery
 
 

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rulax.discovery.settings import estimator_words
 from rulax.files import read_json, safetensors_metadata
 from rulax.own import shown, without_options
 from rulax.records import folder as folders
 from rulax.records.rows import Row, read_lines
 from rulax.report import parts
-from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
+from rulax.report.blocks import Bars, Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
 from rulax.report.html import number
 from rulax.report.page import Page, write_page
 from rulax.text import count, duration
@@ -20,7 +22,13 @@ from rulax.text import count, duration
 HAND_DESIGNED = "actor_critic"
 FRESH, POPULATION = "fresh agents", "the population meanwhile"
 ROLES = ("validation", "training")  # in the order of what matters
-NO_PANEL = ("kind", "step", "seconds", "bad_agents")
+TIMES = {  # of agents on the host, by the names of the rows
+    "seconds_acting": "acting and learning",
+    "seconds_waiting": "waiting for meta-gradients",
+    "seconds_compiling": "compiling the meta-gradient",
+}
+BESIDE = "seconds_differentiating"
+NO_PANEL = ("kind", "step", "seconds", "bad_agents", *TIMES, BESIDE)
 OUTER_NOTE = "Means over the population, over its families, and over the meta-steps since the point before."
 FIRST = ("meta_gradient_norm_of_mean", "meta_gradient_mean_of_norms", "outer_loss")  # then by name
 CARD = (
@@ -63,6 +71,7 @@ def discover_page(folder: Path) -> Page:
         returns(evaluations, meta, families, baselines, made),
         *parts.metric_panels("The outer loop", meta, FIRST, no_panel(meta), "meta-steps", POPULATION, OUTER_NOTE),
         family_table(families, baselines, summary),
+        *times(meta),
     ]
     blocks += [*rule_card(folder), commands(folder, record, families, bool(summary.get("finished")))]
     estimator = estimator_words(record["discovery"])
@@ -173,6 +182,24 @@ def returns(
 def no_panel(meta: list[Row]) -> list[str]:
     """Numbers that the charts of the outer loop leave out: what is no metric, and those of single families."""
     return [*NO_PANEL, *(name for row in meta for name in row if "/" in name)]
+
+
+def times(meta: list[Row]) -> list[Block]:
+    """Where the time of meta-steps went, if agents acted on the host."""
+    if not any(BESIDE in row for row in meta):
+        return []
+    # A row holds means over the meta-steps since the one before.
+    steps = np.diff([0, *(row["step"] for row in meta)])
+    total = {
+        name: float(sum(row.get(name, 0) * count for row, count in zip(meta, steps, strict=True))) for name in (*TIMES, BESIDE)
+    }
+    whole = sum(total[name] for name in TIMES) or 1.0
+    note = (
+        f"Of {duration(whole)} in meta-steps; evaluations come on top. Differentiating took {duration(total[BESIDE])}, beside "
+        "acting where there are several families; waiting is what was left of it then. The first meta-step also compiles how "
+        "agents act and learn, which counts as acting."
+    )
+    return [Bars("Where the time goes", "share", list(TIMES.values()), [total[name] / whole for name in TIMES], note)]
 
 
 def family_table(families: dict[str, list[str]], baselines: dict[str, Any], summary: dict[str, Any]) -> Table:

@@ -20,7 +20,7 @@ from rulax.metanet.two_hot import leaning_value_loss
 from rulax.rules.base import UpdateRule
 from rulax.rules.dimensions import each_dimension
 from rulax.settings import Learning, Network
-from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later
+from rulax.types import Array, Batch, Experience, Head, Metrics, Predictions, PyTree, later, now
 from rulax.values.normalisation import masked_mean, start_moments
 from rulax.values.policies import entropy, kl
 from rulax.values.two_hot import Bins
@@ -40,6 +40,10 @@ LEARNING = Learning(
     slow_decay=0.9,
 )
 NETWORK = Network(torso="auto", hidden=(256, 256), activate_last=False, action_model=64, action_hidden=(64,))
+
+
+LEARNED = ("policy", "state_prediction", "action_prediction")  # whose targets come from the meta-network
+SPREAD = ("state_prediction", "action_prediction", "next_policy")  # predictions, as distributions
 
 
 class DiscoState(NamedTuple):
@@ -80,7 +84,7 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
         if sizes.next_policy:
             # Data, like every policy here: an outer gradient must not reach the policy through the target of p.
             targets["next_policy"] = later(jax.lax.stop_gradient(batch.online["policy"]))
-        return targets, DiscoState(lifetime, scales), describe(estimates, targets, batch.experience)
+        return targets, DiscoState(lifetime, scales), describe(estimates, targets, batch)
 
     def loss(network: MetaNetwork, taken: Predictions, targets: PyTree, experience: Experience) -> tuple[Array, Metrics]:
         # The same loss for every discovered rule: all that discovery learns is in the targets.
@@ -88,6 +92,7 @@ def disco(sizes: Sizes = Sizes(), constants: Constants = Constants()) -> UpdateR
         terms = losses(taken, targets, experience, sizes)
         total: Any = sum(weights[name] * term for name, term in terms.items())
         metrics = {f"{name}_loss": term for name, term in terms.items()} | {"entropy": entropy(taken["policy"])}
+        metrics |= {f"{name}_entropy": entropy(taken[name]) for name in SPREAD if name in taken}
         return total, {name: masked_mean(metric, experience.valid) for name, metric in metrics.items()}
 
     return each_dimension(UpdateRule(lambda num_actions: heads(num_actions, sizes), init, start, targets, loss))
@@ -129,9 +134,19 @@ def losses(taken: Predictions, targets: PyTree, experience: Experience, sizes: S
     return terms
 
 
-def describe(estimates: Estimates | None, targets: PyTree, experience: Experience) -> Metrics:
-    """Metrics: what the agent expects, and how decided the policy's targets are."""
+def describe(estimates: Estimates | None, targets: PyTree, batch: Batch) -> Metrics:
+    """Metrics: what the agent expects, how decided its targets are, and where logits drift, which a softmax would not show."""
     shown = {"target_entropy": entropy(targets["policy"])}
+    if "next_policy" in targets:
+        shown["next_policy_target_entropy"] = entropy(targets["next_policy"])
+    for name in (name for name in LEARNED if name in targets):
+        shown |= {f"{name}_logit": mean_of(now(batch.online[name])), f"{name}_target_logit": mean_of(targets[name])}
     if estimates is not None:
         shown |= {"advantage": estimates.advantage, "return": estimates.target, "value_error": estimates.error}
-    return {name: masked_mean(metric, experience.valid) for name, metric in shown.items()}
+        shown |= {"value": mean_of(now(estimates.values)), "normalised_value_error": estimates.normalised_error}
+    return {name: masked_mean(metric, batch.experience.valid) for name, metric in shown.items()}
+
+
+def mean_of(values: Array) -> Array:
+    """Means [T, B] over all that follows the first two axes."""
+    return jnp.mean(values, range(2, values.ndim))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rulax.commands.cli import COMMANDS, load_function, main
+from rulax.commands.preset_files import preset_names
 from tests.commands.bad_lines import refused_in_one_sentence
 
 HEAVY = ("jax", "numpy", "matplotlib", "equinox", "optax", "tensorboardX", "rich", "gymnasium", "gymnax")
@@ -198,8 +199,8 @@ def test_a_closed_pipe_is_no_error() -> None:
 def test_help_says_how_long_each_suite_is(capsys) -> None:
     assert main(["discover", "--help"]) == 0
     text = capsys.readouterr().out
-    assert "  paper           500,000 meta-steps. The paper's numbers" in text
-    assert text.count(" meta-steps. ") == 4
+    assert "  paper           25,862 meta-steps. The paper's protocol" in text
+    assert text.count(" meta-steps. ") == len(preset_names(suites=True))
 
 
 def test_alarms_of_the_compiler_are_silenced_unless_they_are_asked_for(monkeypatch, capsys) -> None:

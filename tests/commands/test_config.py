@@ -115,7 +115,7 @@ def test_a_rule_says_how_long_to_train() -> None:
     shorter = build_train({"env": "catch", "rule": "disco103"}).steps
     assert shorter == build_train({"env": "catch", "rule": "x.safetensors"}).steps < recommended_steps("actor_critic")
     assert build_train({"env": "catch", "rule": "disco103", "steps": 7}).steps == 7
-    assert build_train({"env": "catch", "preset": "paper-atari"}).steps == 200_000_000
+    assert build_train({"env": "catch", "preset": "paper-atari"}).steps == 50_000_000
 
 
 @pytest.mark.parametrize(

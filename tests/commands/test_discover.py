@@ -152,6 +152,11 @@ BAD = [
     ("discover catch:rowz=5", "has no option 'rowz'"),
     ("discover grids --init ppo", "is hand-designed"),
     ("discover grids --init nowhere.safetensors", "cannot be read"),
+    (
+        "discover grids --keep-cost 1",
+        "keep_cost keeps a rule near the one of --init, and this discovery starts from random",
+    ),
+    ("discover grids --keep-cost -1", "keep_cost must not be negative"),
     ("discover grids --rule-options hiden=3", "has no option 'hiden'"),
     ("discover grids --lifetimes 0", "lifetimes must be at least 1"),
     ("discover grids --memory both --minibatches 2", "use --memory plain, remat or segments"),

@@ -37,6 +37,8 @@ def test_families_are_kept_apart_where_it_matters():
         "outer_loss/b": 10.0,
         "meta_gradient_mean_of_norms/a": 4.0,  # of the agent that has one
         "meta_gradient_mean_of_norms/b": 1.5,
+        "critic_loss/a": 1.0,
+        "critic_loss/b": 3.0,
         "meta_gradient_norm_of_mean/a": 4.0,
         "meta_gradient_norm_of_mean/b": 0.5,
     }

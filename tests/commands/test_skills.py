@@ -74,6 +74,18 @@ def test_the_numbers_are_those_of_the_discriminator_on_second_halves(run) -> Non
     assert abs(skills.information) < 0.2
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_an_episode_of_one_step_is_judged_by_that_step(tmp_path: Path) -> None:
+    """Its state is the same whichever skill is followed, so there is nothing to know: 0 nats, and no number is missing."""
+    run = rulax.train("bandit/gaussian", rule="diayn", steps=32, rule_options=OPTIONS, out=str(tmp_path / "run"), **TINY)
+    skills = run.agent.skills(episodes=64)
+    assert np.isfinite(skills.rewards).all()
+    # Whoever cannot tell knows each skill with its share, up to how far an untrained discriminator is from that.
+    assert -1 < skills.information <= 0
+    assert np.sort(skills.accuracy).tolist() == [0, 0, 1]
+    assert "nan" not in " ".join(skills.row("0"))
+
+
 def test_an_agent_file_holds_all_of_it(run, tmp_path: Path) -> None:
     loaded = rulax.load_agent(run.agent.save(tmp_path / "agent.safetensors"))
     assert same(loaded.params, run.agent.params)

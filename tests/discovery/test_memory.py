@@ -118,7 +118,8 @@ def life_with_data_held_still():
             shown.append(batch._replace(online=batch.online | online, slow=batch.slow | slow))
             return rule.targets(rule_params, memory, shown[0])
 
-        def penalise(made, batch):
+        def penalise(made, batch, memory):
+            del batch, memory
             return penalties(made, shown[0])
 
         holding = make_updates(learner._replace(rule=rule._replace(targets=targets)), "plain", penalise)

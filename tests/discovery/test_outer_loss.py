@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.discovery import outer_loss as terms
-from rulax.discovery.outer_loss import outer_loss, penalties
+from rulax.discovery.outer_loss import make_penalise, outer_loss, penalties
 from rulax.discovery.settings import Discovery
+from rulax.rules.base import UpdateRule
 from rulax.types import Batch, Experience
 
 LOG2, LOG3 = np.log(2), np.log(3)
@@ -82,16 +83,39 @@ def test_penalties_on_targets():
     assert not np.any(jax.grad(kl_of)(jnp.zeros((3, 1, 2))))  # the target comes to the slow policy, not the other way
 
 
+def test_the_distance_from_the_first_rule():
+    """What the first rule says of a batch, (1/2, 1/2) here, is data; the memory that it reads is that of the rule of today."""
+    apart = jnp.array([[[1.0, 3.0]], [[2.0, 6.0]]])
+
+    def first_targets(weights, memory, batch):
+        assert batch.experience is EXPERIENCE
+        level = jnp.full((2, 1, 2), weights * memory)
+        return {"policy": level, "state_prediction": level, "value": level}, memory, {}
+
+    first = UpdateRule(heads=None, init=lambda key: 5.0, start=None, targets=first_targets, loss=None)
+    penalise = make_penalise(Discovery(keep_cost=0.5), first)
+    targets = {"policy": POLICY[:-1], "state_prediction": apart, "value": jnp.zeros((2, 1))}
+    found = penalise(targets, make_batch(), 7.0)
+    assert found.keys() == {"policy_mean", "state_prediction_mean", "target_kl", "keep_kl"}
+    of_policy = 0.5 * LOG2 + 0.5 * np.log(2 / 3)  # KL((1/2, 1/2) || (1/4, 3/4)) in the only valid step
+    of_y = -LOG2 - 0.5 * (1 + 3 - 2 * np.log(np.exp(1) + np.exp(3)))
+    np.testing.assert_allclose(found["keep_kl"], of_policy + of_y, rtol=1e-5)
+    assert make_penalise(Discovery(), first) is penalties
+
+
 def test_the_loss_is_the_weighted_sum():
     flat = jnp.zeros((3, 1, 4))
     agent = Fixed({"policy": POLICY, "state_prediction": flat, "action_prediction": flat})
     measured = {"policy_mean": jnp.float32(3), "state_prediction_mean": jnp.float32(4), "target_kl": jnp.float32(5)}
-    settings = Discovery(policy_entropy_cost=0.1, prediction_entropy_cost=0.2, target_kl_cost=0.3, target_mean_cost=0.4)
+    measured["keep_kl"] = jnp.float32(6)
+    costs = {"policy_entropy_cost": 0.1, "prediction_entropy_cost": 0.2, "target_kl_cost": 0.3, "target_mean_cost": 0.4}
+    settings = Discovery(**costs, keep_cost=0.5)
     advantage = jnp.array([[2.0], [7.0]])
     loss, metrics = outer_loss(settings, agent, EXPERIENCE, advantage, measured)
-    regulariser = -0.1 * QUARTER_ENTROPY - 0.2 * 2 * np.log(4) + 0.4 * (3 + 4) + 0.3 * 5
+    regulariser = -0.1 * QUARTER_ENTROPY - 0.2 * 2 * np.log(4) + 0.4 * (3 + 4) + 0.3 * 5 + 0.5 * 6
     np.testing.assert_allclose(metrics["regulariser"], regulariser, rtol=1e-5)
     np.testing.assert_allclose(loss, -2 * np.log(0.75) + regulariser, rtol=1e-5)
-    costs = [field.name for field in dataclasses.fields(settings) if field.name.endswith("_cost")]
-    free = dataclasses.replace(settings, **dict.fromkeys(costs, 0.0))
+    names = [field.name for field in dataclasses.fields(settings) if field.name.endswith("_cost")]
+    assert len(names) == 5
+    free = dataclasses.replace(settings, **dict.fromkeys(names, 0.0))
     np.testing.assert_allclose(outer_loss(free, agent, EXPERIENCE, advantage, measured)[0], -2 * np.log(0.75), rtol=1e-5)

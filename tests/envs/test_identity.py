@@ -47,3 +47,16 @@ def test_environments_are_compared_by_what_they_are_made_of(one: str, other: str
 def test_those_of_other_libraries_too(package: str, one: str, other: str, wanted: bool) -> None:
     pytest.importorskip(package)
     assert same(make(one), make(other)) == wanted
+
+
+def test_a_function_may_wait_for_a_variable() -> None:
+    def make_function(ready: bool):
+        def function():
+            return later
+
+        if ready:
+            later = 1
+        return function
+
+    assert same(make_function(False), make_function(False))
+    assert not same(make_function(False), make_function(True))

@@ -91,12 +91,14 @@ def test_every_episode_of_every_stream_draws_its_own():
 def test_every_constant_of_classic_control_has_ranges(name):
     """All of them at once, and each short name: drawn within its range, for every episode, and nothing else is touched."""
     default = make(name).default_task()
-    wide = {field: (float(value) - 0.1, float(value) + 0.1) for field, value in default._asdict().items()}
+    # Half of small ones, since a mass or a step of time stays above 0.
+    reach = {field: min(0.1, abs(float(value)) / 2) or 0.1 for field, value in default._asdict().items()}
+    wide = {field: (float(value) - reach[field], float(value) + reach[field]) for field, value in default._asdict().items()}
     environment = make(name, randomise=wide)
     states, _ = jax.vmap(lambda key: environment.reset(default, key))(jax.random.split(jax.random.key(0), 50))
     for field, (low, high) in wide.items():
         drawn = np.asarray(getattr(states.task, field))
-        assert low - 1e-5 <= drawn.min() < drawn.max() <= high + 1e-5
+        assert low - 1e-4 * reach[field] <= drawn.min() < drawn.max() <= high + 1e-4 * reach[field]
         assert len(np.unique(drawn)) > 40
     for short, fields in make(name).short_names.items():
         task = randomised(make(name), name, **{short: 0.3}).sample_task(jax.random.key(1))
@@ -163,6 +165,9 @@ def test_with_trials_one_draw_lasts_for_a_trial():
         ("cartpole", "force=nan:2", "expects a finite number"),
         ("cartpole", "force", "expects NAME=LOW:HIGH"),
         ("cartpole", "force=1:5|4:6", "intervals that overlap"),
+        ("cartpole", "length=-1:1", "length of 'cartpole' must be above 0, not -1:1"),
+        ("pendulum", "mass=0", "mass of 'pendulum' must be above 0, not 0"),
+        ("acrobot", "inertia=1:2|-2:-1", "inertia of 'acrobot' must be above 0"),
         ("cartpole", "force=1|4:6", "a single number beside an interval"),
         ("cartpole", "force=1:2,force=3:4", "names force twice"),
         ("cartpole", "length=1:2,half_length=1:2", "two ranges for half_length"),

@@ -3,6 +3,8 @@
 import dataclasses
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from rulax.envs.bandit import BernoulliBandit
 from rulax.methods.catalogue import METHODS, experiments_of
 from rulax.methods.experiments import trial_scoring
 from rulax.methods.experiments.rl2 import RL2Run, ScoredTrials
-from rulax.methods.rl2 import RL2, play_trials
+from rulax.methods.rl2 import RL2, mean_par, play_trials, with_expected_rewards
 from tests.envs.test_tasks import Sure
 
 SMALL = RL2(
@@ -58,6 +60,25 @@ def test_regret_is_measured_against_the_best_arm():
     tested = trial_scoring.two_arms().score(100 * means.mean(1), SimpleNamespace(means=means))
     assert abs(tested.values.mean() - tested.random) < 0.4  # who chooses by chance
     assert tested.reference.value < tested.baselines["thompson"] < tested.random
+
+
+def test_a_par_is_taken_off_each_reward_and_off_nothing_that_is_seen():
+    """Five arms of which the best has a mean of 5/6 on average, and no action that an agent may take changes what is taken off."""
+    rl2 = RL2(
+        environment=lambda: BernoulliBandit(arms=5, pulls=6), steps=6, updates=1, streams=64, par=lambda task: jnp.max(task.means)
+    )
+    assert abs(mean_par(rl2) - 6 * 5 / 6) < 4 * 6 * np.sqrt(5 / 252 / 10_000)  # variance of the largest of five: 5 / 252
+    lives = []
+    for par in (None, rl2.par):
+        environment = with_expected_rewards(rl2.trials(), par)
+        state, seen = environment.reset((), jax.random.key(1))
+        best, life = jnp.max(state.task.means), []
+        for number, key in enumerate(jax.random.split(jax.random.key(2), 5)):  # the sixth pull ends the trial
+            state, transition = environment.step((), state, jnp.int32(number), key)
+            life.append((transition.observation, transition.reward + (0 if par is None else best)))
+        lives.append((seen, life))
+    for left, right in zip(jax.tree.leaves(lives[0]), jax.tree.leaves(lives[1]), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -160,6 +160,7 @@ def test_other_settings_than_those_of_the_folder_are_refused(tmp_path, capsys):
     ("values", "words"),
     [
         ({"method": "tyo"}, "did you mean 'toy'"),
+        ({"method": "numbers"}, "rulax method toy --experiment numbers"),
         ({"method": "toy", "experiment": "number"}, "did you mean 'numbers'"),
         ({"method": "all", "experiment": "numbers"}, "leave it out"),
         ({}, "which method"),

@@ -113,6 +113,21 @@ def test_the_page_of_a_discovery(tmp_path: Path) -> None:
     assert "rulax train catch --rule" in words
 
 
+def test_where_the_time_of_agents_on_the_host_goes(tmp_path: Path) -> None:
+    """Rows hold means over the meta-steps since the row before: here 5, then 10 of each."""
+    folder = discover_folder(tmp_path / "run")
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    seconds = {"seconds_acting": 2.0, "seconds_waiting": 1.0, "seconds_differentiating": 3.0, "seconds_compiling": 0.0}
+    meta = [row | seconds for row in rows if row["kind"] == "meta"]
+    meta[0]["seconds_compiling"] = 9.0  # a mean over five meta-steps: 45 in all
+    rest = [row for row in rows if row["kind"] != "meta"]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*meta, *rest]))
+    page = Reader(write_discover_page(folder).read_text())
+    shares = chart(page, "Where the time goes")
+    assert shares["values"] == pytest.approx([90 / 180, 45 / 180, 45 / 180])
+    assert "Differentiating took 2:15" in " ".join(page.text)
+
+
 def test_a_discovery_in_environments_of_ones_own(tmp_path: Path) -> None:
     folder = discover_folder(tmp_path / "run")
     for path in folder.glob("*.json*"):

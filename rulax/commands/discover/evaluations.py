@@ -113,25 +113,33 @@ class Evaluator:
             )
 
     def evaluate(self, rule_params: Any, step: int, stopped: Callable[[], bool], phase: Phase) -> Scores | None:
-        """The rule on fresh agents in every family; None if the user asked to stop."""
+        """The rule of a meta-step in every family; None if the user asked to stop."""
+        failed = sum(each.restarts for each in self.evaluations.values())
+        returns = self.returns_of(rule_params, f"evaluating the rule of meta-step {step}", stopped, phase)
+        if returns is None:
+            return None
+        failed = sum(each.restarts for each in self.evaluations.values()) - failed
+        return dataclasses.replace(self.judge(step, returns), restarts=failed)
+
+    def returns_of(self, rule_params: Any, text: str, stopped: Callable[[], bool], phase: Phase) -> dict[str, float] | None:
+        """The final returns of fresh agents with a rule, by family; None if the user asked to stop."""
         returns = {}
         # Made when first needed and kept: every evaluation of a run uses the same compiled programs.
         if not self.evaluations:
             made = {name: self.make_evaluation(name) for name in self.environments}
-            text = f"compiling the evaluation in {listed(list(made))}"
-            together(lambda evaluation: evaluation.prepare(), made.values(), functools.partial(phase, text))
+            compiling = f"compiling the evaluation in {listed(list(made))}"
+            together(lambda evaluation: evaluation.prepare(), made.values(), functools.partial(phase, compiling))
             self.evaluations = made
-        began, failed = time.monotonic(), sum(each.restarts for each in self.evaluations.values())
+        began = time.monotonic()
         for done, (name, evaluation) in enumerate(self.evaluations.items()):
-            phase(f"evaluating the rule of meta-step {step}", done, len(self.evaluations))
+            phase(text, done, len(self.evaluations))
             found = evaluation.run(rule_params, stopped)
             # Families that are already done are thrown away too, since a mean over some would be of other families than the rest.
             if found is None:
                 return None
             returns[name] = found
         self.seconds = time.monotonic() - began
-        failed = sum(each.restarts for each in self.evaluations.values()) - failed
-        return dataclasses.replace(self.judge(step, returns), restarts=failed)
+        return returns
 
     def make_evaluation(self, name: str) -> FamilyEvaluation:
         """Fresh agents in one family."""

@@ -12,9 +12,14 @@ from rulax.records.rows import COUNT, Row, Totals, finite_mean
 SUMS = ("episodes", "episode_return")  # per family; other sums over episodes are not shown
 LEFT_OUT = ("episode_length", "bad_rewards")
 NORMS = ("meta_gradient_norm", "meta_gradient_norm_of_mean")  # of each family; the optimiser reports those over all families
-# What is shown of each family, as `outer_loss/catch`: means over its agents, under the names that say so.
-PER_FAMILY = {
+# What is shown of each family, as `outer_loss/catch`: means over its agents, under the names that say so. Rewards and values have
+# the scale of their environment, so that a mean over families says little of any.
+OF_ENVIRONMENTS = ("reward", "positive_rewards", "negative_rewards", "validation_reward")
+OF_AGENTS = ("loss", "entropy", "gradient_norm", "update_norm")
+OF_CRITICS = ("critic_loss", "critic_value", "critic_advantage")
+PER_FAMILY = {name: name for name in (*OF_ENVIRONMENTS, *OF_AGENTS, *OF_CRITICS)} | {
     "outer_loss": "outer_loss",
+    "policy_entropy": "policy_entropy",
     "meta_gradient_norm": "meta_gradient_mean_of_norms",
     "meta_gradient_norm_of_mean": "meta_gradient_norm_of_mean",
 }

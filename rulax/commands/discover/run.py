@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from rulax.commands.discover.evaluations import Evaluator, Scores
 from rulax.commands.discover.memory import plan_memory, reserves
 from rulax.commands.discover.result import DiscoveryRun, Spent
 from rulax.commands.discover.rows import as_iteration, make_row
+from rulax.commands.discover.scale import scaled_text
 from rulax.commands.discover.settings import DiscoverConfig, build_discover, whole_specs
 from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
 from rulax.commands.driver import Clock, Driver, Pace, Stopped, drive, stopped_text
-from rulax.commands.progress import Status, make_progress
+from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.settings import parts_of, read_values
 from rulax.commands.signals import StopRequest
 from rulax.discovery.meta_step import DiscoveryState
@@ -53,13 +55,15 @@ def discover_from(values: dict[str, Any]) -> DiscoveryRun:
     return resume(values) if values.get("resume") else start(build_discover(values))
 
 
-def start(config: DiscoverConfig) -> DiscoveryRun:
-    """Discover from the beginning."""
+def start(config: DiscoverConfig, progress: Silent | None = None, stop: StopRequest | None = None) -> DiscoveryRun:
+    """Discover from the beginning. A discovery that is a part of something reports to that, and is stopped by it."""
     # Before anything is built: the check costs nothing, and building makes every environment.
     folders.check_free(config.out)
     prepared = prepare_discovery(config)
-    progress = make_progress(config.quiet)
-    with StopRequest(progress.message) as stop:
+    progress = progress or make_progress(config.quiet)
+    if config.scale < 1:
+        progress.message(scaled_text(config.scale, config.scaled))
+    with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
         state = prepared.discoverer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, KIND, config.suite[:40] or "own")
         # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
@@ -71,7 +75,7 @@ def start(config: DiscoverConfig) -> DiscoveryRun:
         return drive(job, progress, stop)
 
 
-def resume(values: dict[str, Any]) -> DiscoveryRun:
+def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopRequest | None = None) -> DiscoveryRun:
     """Go on from the checkpoint in a run folder."""
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
@@ -94,8 +98,8 @@ def resume(values: dict[str, Any]) -> DiscoveryRun:
         raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
     state = checkpoint.unpack(found, prepared.discoverer.skeleton(), folder / folders.CHECKPOINT)
     write_json(folder / folders.CONFIG, prepared.record)
-    progress = make_progress(config.quiet)
-    with StopRequest(progress.message) as stop:
+    progress = progress or make_progress(config.quiet)
+    with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
         recorder = Recorder(facts["window"], 1, facts["step"], found.pending, make_row)
         job = DiscoverJob(prepared, folder, state, recorder, Clock(facts["seconds"], facts["cpu_seconds"]))
         job.bad, job.results = facts["bad"], {name: facts[name] for name in RESULTS}

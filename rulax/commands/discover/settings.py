@@ -10,14 +10,17 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from rulax.commands.discover.scale import complete, shrink, what_changed
 from rulax.commands.names import split_specs
-from rulax.commands.preset_files import SUITES, load_preset, preset_names, read_preset
+from rulax.commands.preset_files import SUITES as FOLDER
+from rulax.commands.preset_files import load_preset, preset_names, read_preset
 from rulax.commands.settings import HOST, Running, assemble, check_suite, read_values
 from rulax.discovery.settings import Discovery
+from rulax.envs.suites import SUITES
 from rulax.errors import UserError
 from rulax.files import safetensors_metadata
 from rulax.rules.kinds import KINDS, check_kind, kind_in
-from rulax.settings import Learning, Network, setting
+from rulax.settings import Learning, Network, check_bounds, setting
 
 DEFAULT = "disco"
 BASE = "grids"  # whose settings serve environments that no suite names
@@ -31,10 +34,14 @@ class DiscoverConfig(Running):
 
     suite: str = setting("", WHAT, positional=True, metavar="SUITE")
     """One of the suites named below, or environments separated by commas, for example catch:rows=5,columns=5,grid/delayed."""
+    scale: float = setting(1.0, WHAT, above=0, at_most=1, metavar="X")
+    """Makes the suite's experiment smaller, its proportions kept: budgets, lifetimes and agents X times as many, networks X times
+    the weights; what other flags say stays as it is [default: 1]."""
     steps: int = setting(1000, WHAT, at_least=1, on_resume=True)
     """Meta-steps [default: what the suite says]."""
     envs: tuple[str, ...] = setting((), WHAT, metavar="ENV")
-    """Families to discover in: environments, each with options if need be, as in catch:rows=5,columns=5."""
+    """Families to discover in: environments, each with options if need be, as in catch:rows=5,columns=5, or groups of them that
+    rulax compare knows as suites, such as minatar."""
     validation: tuple[str, ...] = setting((), WHAT, metavar="ENV")
     """Families that no agent of discovery lives in; the best rule is the one that does best there."""
     rule: str = setting("", WHAT, metavar="KIND")
@@ -63,6 +70,8 @@ class DiscoverConfig(Running):
     """Settings from a YAML or JSON file, on top of the suite's; flags win over it."""
     checkpoint_minutes: float = setting(3.0, "run", above=0, on_resume=True)
     """Minutes between checkpoints; there is always one at the start, after every evaluation and at the end."""
+    scaled: dict[str, Any] = setting(dict, hidden=True)
+    """What the scale made of the suite's settings, as [was, is] by name."""
     overrides: dict[str, Any] = setting(dict, settings=PARTS, source="the suite says")
     """Fields of Discovery, Learning and Network that differ from what the suite says."""
 
@@ -84,6 +93,11 @@ def build_discover(values: dict[str, Any]) -> DiscoverConfig:
     kind = kind_wanted(layers)
     if layers[0].get("rule", DEFAULT) != kind:
         layers[0] = of_any_rule(layers[0])
+    scale = next((layer["scale"] for layer in reversed(layers) if "scale" in layer), 1.0)
+    check_bounds(DiscoverConfig(scale=scale))  # now, because something is computed from it
+    whole = complete(layers[0], kind == DEFAULT)
+    if scale < 1:
+        layers[0] = shrink(whole, scale)
     merged = {name: value for layer in layers for name, value in layer.items()} | {"rule": kind if kind != DEFAULT else ""}
     # Option by option: one --rule-options must not discard all those of the suite.
     merged["rule_options"] = {name: value for layer in layers for name, value in layer.get("rule_options", {}).items()}
@@ -91,6 +105,7 @@ def build_discover(values: dict[str, Any]) -> DiscoverConfig:
         # The file brings its own sizes, which replace the suite's; sizes that the user gives are refused when the rule is made.
         sizes = {field.name for field in dataclasses.fields(KINDS[kind].sizes)} - set(given.get("rule_options", {}))
         merged["rule_options"] = {name: value for name, value in merged["rule_options"].items() if name not in sizes}
+    merged["scaled"] = what_changed(whole, layers[0], merged) if scale < 1 else {}
     merged |= {"suite": wanted} | whole_specs(merged)
     config = assemble(DiscoverConfig, merged)
     # Resolved now and recorded: a resumed run with a larger budget keeps the interval of its first part.
@@ -131,16 +146,25 @@ def of_any_rule(suite: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole_specs(values: dict[str, Any]) -> dict[str, Any]:
-    """The families among some values, each whole again: reading a list of words has split their options at the commas."""
-    return {name: split_specs(values.get(name, ())) for name in ("envs", "validation")}
+    """The families among some values, each whole again: reading a list of words has split their options at the commas.
+
+    A group of environments, such as minatar, stands for all of them.
+    """
+    found = {name: split_specs(values.get(name, ())) for name in ("envs", "validation")}
+    return {name: tuple(env for spec in specs for env in members(spec)) for name, specs in found.items()}
+
+
+def members(spec: str) -> tuple[str, ...]:
+    """The environments of a group that `rulax compare` knows as a suite; any other environment by itself."""
+    return SUITES[spec].environments if spec in SUITES else (spec,)
 
 
 def suite_values(suite: str, envs_named: bool) -> dict[str, Any]:
     """The settings of a suite; of environments, or of none, those of the suite that serves as base."""
     suites = preset_names(suites=True)
     if suite in suites:
-        return read_values(DiscoverConfig, load_preset(f"{SUITES}/{suite}"), f"suite {suite}")
-    base = read_values(DiscoverConfig, load_preset(f"{SUITES}/{BASE}"), f"suite {BASE}")
+        return read_values(DiscoverConfig, load_preset(f"{FOLDER}/{suite}"), f"suite {suite}")
+    base = read_values(DiscoverConfig, load_preset(f"{FOLDER}/{BASE}"), f"suite {BASE}")
     base.pop("validation", None)  # it was chosen for the environments of that suite
     if envs_named:
         if suite:

@@ -60,6 +60,7 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     overrides = {"schedule_steps": 0} | config.overrides
     recipe = build.make_recipe(config.init or kind, config.rule_options, overrides)
     check_first_step(config, kind, settings)
+    check_keep(config, kind, settings)
     # Before JAX starts, since it needs no more than the settings.
     check_passes(settings, recipe)
     check_schedule(recipe)
@@ -120,6 +121,18 @@ def check_first_step(config: DiscoverConfig, kind: str, settings: Discovery) -> 
         raise UserError(f"handover is from PPO's loss to a learned one, which rule {kind} does not have; rule epg does")
     if kind != DEFAULT and settings.rule_init != "open":
         raise UserError(f"rule_init {settings.rule_init} is about the weights of a meta-network, which rule {kind} does not have")
+
+
+def check_keep(config: DiscoverConfig, kind: str, settings: Discovery) -> None:
+    """Refuse to keep a rule near one that is not there, or by a loss that is never made."""
+    if not settings.keep_cost:
+        return
+    if config.init in ("", kind):
+        raise UserError("keep_cost keeps a rule near the one of --init, and this discovery starts from random weights")
+    if kind != DEFAULT:
+        raise UserError(f"keep_cost compares the targets of meta-networks, which rule {kind} does not have")
+    if settings.estimator in PERTURBING:
+        raise UserError(f"keep_cost is part of a loss, which estimator {settings.estimator} does not make; use backprop")
 
 
 def check_schedule(recipe: Recipe) -> None:
@@ -222,8 +235,8 @@ def make_record(config: DiscoverConfig, recipe: Recipe, settings: Discovery, siz
 
 def fixed_part(record: dict[str, Any]) -> dict[str, Any]:
     """The settings that a resumed run must share, by name."""
-    # A suite is resolved: its environments and settings fix the result, and not its name.
-    free = (*changeable(DiscoverConfig), "suite")
+    # A suite and its scale are resolved: environments and settings fix the result, and not where they come from.
+    free = (*changeable(DiscoverConfig), "suite", "scale", "scaled")
     fixed = {name: value for name, value in record["settings"].items() if name not in free}
     for part in earlier.PARTS:
         fixed |= record[part]

@@ -76,6 +76,8 @@ def describe(folder: Path) -> ListedRun:
         entry |= of_sweep(folder)
     if entry["kind"] == "method":
         entry |= of_methods(folder, settings)
+    if entry["kind"] == "study":
+        entry |= of_study(folder, settings)
     if entry["kind"] == "discover":
         best = summary.get("best") or {}
         entry["score"] = best.get("validation_score") if best.get("validation_score") is not None else best.get("training_score")
@@ -117,6 +119,18 @@ def of_methods(folder: Path, settings: ListedRun) -> ListedRun:
         "finished": (folder / "table.md").exists(),  # written when all of them are done
         "score": sum(scores) / len(scores) if scores else None,
         "seconds": sum(record.get("wall_s", 0) for record in records),
+    }
+
+
+def of_study(folder: Path, settings: ListedRun) -> ListedRun:
+    """A study: how many discoveries it holds."""
+    results = read_json(folder / folders.STUDY)
+    return {
+        "env": settings.get("study"),
+        "rule": f"{results.get('made', 0)} of {results.get('wanted', '?')} discoveries",
+        "steps": results.get("steps", 0),
+        "finished": bool(results.get("finished")),
+        "seconds": (results.get("cost") or {}).get("seconds"),
     }
 
 

@@ -51,6 +51,9 @@ def chosen(config: MethodConfig) -> list[Experiment]:
         return [each for each in every if config.suite == "full" or each.goal is None or each.quick_goal is not None]
     if name not in METHODS and not own.is_own(name):
         known = [*METHODS, "list", "all"]
+        # MFEC and NEC are systems of their own to whoever looks for them, and experiments of one method here.
+        if home := next((each for each in METHODS if name in [experiment.name for experiment in experiments_of(each)]), None):
+            raise UserError(f"'{name}' is an experiment of the method {home}: rulax method {home} --experiment {name}")
         raise UserError(f"unknown method '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
     experiments = experiments_of(name) if name in METHODS else own_experiments(name)
     # A method that was named and cannot run is an error; with `all` it is left out with a message instead.

@@ -49,6 +49,7 @@ class Acrobot(Environment):
     num_actions = 3
     observation = jax.ShapeDtypeStruct((6,), jnp.float32)
     short_names = SHORT_NAMES
+    positive = ("length_1", "length_2", "mass_1", "mass_2", "inertia", "time_step")
 
     def default_task(self) -> AcrobotTask:
         return as_numbers(AcrobotTask())

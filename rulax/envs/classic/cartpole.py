@@ -45,6 +45,7 @@ class CartPole(Environment):
     num_actions = 2
     observation = jax.ShapeDtypeStruct((4,), jnp.float32)
     short_names = SHORT_NAMES
+    positive = ("cart_mass", "pole_mass", "half_length", "time_step")
 
     def default_task(self) -> CartPoleTask:
         return as_numbers(CartPoleTask())

@@ -38,6 +38,7 @@ class Pendulum(Environment):
     torques: int = 5
 
     observation = jax.ShapeDtypeStruct((3,), jnp.float32)
+    positive = ("mass", "length", "time_step")
 
     def __post_init__(self) -> None:
         if self.torques < 2:
