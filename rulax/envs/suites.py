@@ -101,7 +101,7 @@ SUITES = {
     "minatar": Suite(
         "small Atari games, in gymnax",
         _gymnax("MinAtar", "Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders"),
-        {"paper": Budget(5_000_000, 30), "mini": Budget(200_000, 3)},
+        {"paper": Budget(5_000_000, 30), "mini": Budget(500_000, 3)},
     ),
     "classic": Suite(
         "four classic control tasks",

@@ -252,6 +252,7 @@ def aggregates(group: Found, title: str, note: str, published: list[Found] | Non
         rows += [IntervalRow(titled(each), each["statistics"][name], note=each["source"], published=True) for each in others]
         panels.append(Intervals(label, "score", rows))
     note = f"{note[:1].upper()}{note[1:].rstrip('.')}. Intervals: 95 %, stratified bootstrap over seeds."
+    note += " Diamonds: published, over games." if published else ""
     return [Panels(title, panels, note)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,33 @@ def test_everything_is_drawn_and_nothing_complains(open_page, tmp_path: Path) ->
     assert page.evaluate("document.querySelectorAll('.notice').length") == 1  # the one of the example: no chart failed
     assert page.locator(".interactive").get_attribute("data-ran") == str(len(EVIL.encode("utf-16-le")) // 2)
     assert page.locator("h1").inner_text() == EVIL.replace("\u2028", " ") or EVIL in page.locator("h1").text_content()
+
+
+def highest(ticks: Any) -> float:
+    """The largest number at an axis; the page writes a true minus."""
+    return max(float(tick.replace("−", "-")) for tick in ticks.all_text_contents())
+
+
+def test_published_figures_are_diamonds_that_flatten_nothing(open_page, tmp_path: Path) -> None:
+    def mark(name: str, steps: int, value: float) -> b.Line:
+        return b.Line(name, [steps], [value], style="published")
+
+    marks = [mark("near: 1.2", 100_000, 1.2), mark("later: 0.5", 10**9, 0.5), mark("far: 900", 10**9, 900.0)]
+    rows = [
+        b.IntervalRow("ppo", 0.5, 0.4, 0.6),
+        b.IntervalRow("near", 0.7, published=True),
+        b.IntervalRow("far", 90.0, published=True),
+    ]
+    blocks = [b.Curves("Curve", "steps", "return", [line("ppo", 0.0), *marks]), b.Intervals("Scores", "score", rows)]
+    page = open_page(write_page(tmp_path / "report.html", "t", "", blocks))
+    curve, scores = (page.locator(f".chart >> nth={number}") for number in (0, 1))
+    assert curve.locator("path.published").count() == 3
+    said = [text for text in curve.locator("text.reference").all_text_contents() if ":" in text]
+    assert said == ["near: 1.2", "later: 0.5 →", "far: 900 → ↑"]
+    assert highest(curve.locator("text.tick.y")) <= 2  # the axis of our own curve
+    assert (scores.locator("path.published").count(), scores.locator("circle.dot").count()) == (2, 1)
+    assert [text[-1] for text in scores.locator("text.words").all_text_contents()] == ["]", "0", "→"]
+    assert highest(scores.locator("text.tick")) < 2
 
 
 def test_an_injected_script_is_refused(browser, tmp_path: Path) -> None:

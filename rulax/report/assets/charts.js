@@ -22,7 +22,7 @@ function paintIntervals(stage, spec) {
   const left = narrow ? 8 : Math.min(width * 0.35, 18 + 7 * Math.max(...rows.map((row) => row.name.length), 4));
   const right = narrow ? 10 : 18 + 6.4 * Math.max(...words.map((word) => word.length), 4);
   const step = narrow ? 44 : 30, top = 8, bottom = 36, height = top + step * rows.length + bottom;
-  const values = rows.flatMap((row) => [row.value, row.low, row.high]).concat(bars ? [0] : [], [spec.reference]).filter(known);
+  const values = seenValues(rows).concat(bars ? [0] : [], [spec.reference]).filter(known);
   const label = `${spec.title}: ${rows.map((row, i) => `${row.name} ${words[i]}`).join('; ')}`;
   const picture = svg('svg', { width: '100%', height, viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': label }, stage);
   if (!values.length) {
@@ -38,7 +38,18 @@ function paintIntervals(stage, spec) {
   });
   if (known(spec.reference)) svg('line', { x1: x(spec.reference), x2: x(spec.reference), y1: top, y2: height - bottom, class: 'line reference' }, picture);
   svg('text', { x: width - right, y: height - 4, 'text-anchor': 'end', class: 'label' }, picture).textContent = spec.unit;
-  rows.forEach((row, i) => drawRow(picture, { row, words: words[i], x, y: top + step * (i + (narrow ? 0.72 : 0.5)), left, width, narrow, bars }));
+  rows.forEach((row, i) => drawRow(picture, { row, words: words[i], x: clamped(x, left, width - right), y: top + step * (i + (narrow ? 0.72 : 0.5)), left, width, narrow, bars }));
+}
+
+// What the axis must reach: all of our own values, and published ones that would not flatten those.
+function seenValues(rows) {
+  const own = rows.filter((row) => !row.published).flatMap((row) => [row.value, row.low, row.high]).filter(known);
+  const [low, high] = [Math.min(...own), Math.max(...own)], reach = 3 * (high - low || Math.abs(high) || 1);
+  return own.concat(rows.filter((row) => row.published && known(row.value)).map((row) => row.value).filter((value) => !own.length || (value > low - reach && value < high + reach)));
+}
+
+function clamped(x, left, right) {
+  return Object.assign((value) => Math.max(left, Math.min(right, x(value))), { beyond: (value) => (x(value) > right + 1 ? ' →' : x(value) < left - 1 ? ' ←' : '') });
 }
 
 function drawRow(picture, { row, words, x, y, left, width, narrow, bars }) {
@@ -48,7 +59,7 @@ function drawRow(picture, { row, words, x, y, left, width, narrow, bars }) {
   const shown = row.name.length > most ? row.name.slice(0, Math.max(1, most - 1)) + '…' : row.name;
   svg('title', {}, group).textContent = row.note ? `${row.name}: ${words} (${row.note})` : `${row.name}: ${words}`;
   svg('text', narrow ? { x: 0, y: y - 15, class: 'name' } : { x: left - 12, y: y + 4, 'text-anchor': 'end', class: 'name' }, group).textContent = shown;
-  svg('text', { x: width, y: narrow ? y - 15 : y + 4, 'text-anchor': 'end', class: 'words' }, group).textContent = words;
+  svg('text', { x: width, y: narrow ? y - 15 : y + 4, 'text-anchor': 'end', class: 'words' }, group).textContent = words + (row.published && known(row.value) ? x.beyond(row.value) : '');
   if (!known(row.value)) return;
   if (bars) {
     const [from, to] = [x(0), x(row.value)].sort((a, b) => a - b);
