@@ -31,7 +31,7 @@ from rulax.rules.disco import LEARNING, NETWORK
 from rulax.rules.pretrained import load_rule
 from rulax.settings import Learning
 from tests.commands.bad_lines import refused_in_one_sentence
-from tests.commands.fake_discovery import install
+from tests.commands.fake_discovery import FakeEvaluation, install
 from tests.shared import ROOT
 
 
@@ -292,9 +292,12 @@ def test_what_the_reference_logs_is_in_the_table() -> None:
 @pytest.mark.timeout(600)
 @jax.default_prng_impl("unsafe_rbg")  # compiles in less time than JAX's own
 def test_the_paper_at_a_tiny_scale(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    """Everything real but the two baselines of scores (test_discover_real.py has those): the command, agents, the meta-network with
-    all its parts, evaluations. One family, because each has programs of its own to compile."""
+    """The command, agents and the meta-network with all its parts are real; one family, because each has a program to compile.
+
+    Only evaluations are a fake: those of test_discover_real.py are real.
+    """
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rulax.commands.discover.evaluations.FamilyEvaluation", FakeEvaluation)
     monkeypatch.setattr("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: (Baselines(-1.0, 1.0), 0))
     (tmp_path / "alone.yaml").write_text("validation: []\n")
     family = "catch:rows=3,columns=3"
