@@ -68,7 +68,7 @@ COMMANDS = {
             "rulax discover grids",
             "rulax discover catch:rows=5,columns=5 --validation catch --steps 500",
             "rulax discover paper --scale 0.001",
-            "rulax discover grids --init disco103 --meta-learning-rate 1e-4",
+            "rulax discover grids --init disco103 --meta-learning-rate 1e-3",
             "rulax discover --resume runs/discover-grids-001",
         ),
     ),
