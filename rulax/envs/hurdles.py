@@ -191,4 +191,3 @@ def observe(state: HurdlesState) -> Array:
     ahead = state.ground[left + LIDAR] * (1 - share) + state.ground[left + LIDAR + 1] * share
     own = jnp.stack([along / 4, up / 6, y - height(state.ground, x), state.grounded.astype(jnp.float32)])
     return jnp.concatenate([jnp.clip(ahead - y, -2.0, 2.0), own])
-

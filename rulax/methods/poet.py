@@ -30,6 +30,9 @@ class Agents(Protocol):
 
     environment: Any
 
+    def agent(self, members: PyTree) -> PyTree:
+        """The agents alone, of one member or of several."""
+
     def fresh(self, key: Array) -> PyTree:
         """One new member."""
 
@@ -82,7 +85,9 @@ class World:
     fresh: bool = True  # whether it was neither too easy nor too hard for every agent that there had been
     retired: int | None = None  # the iteration
     best: float = -np.inf  # score, of all agents that were its own
-    agent: PyTree = None  # who reached it
+    agent: PyTree = None  # who reached it, as a member
+    origin: int = 0  # the world whose agent it has now: its own, until another one's takes its place
+    solver: int = 0  # the same, when the best score was reached
     solved: int | None = None  # the iteration in which the best score first was high enough
 
 
@@ -164,13 +169,14 @@ class Trailblazer:
         self.scores, members = direct.diagonal().copy(), self.members
         best = best_candidates(direct, after, self.active)
         for target, found in best.items():
-            names = self._number(target), self._number(found.source)
+            names = self._world(target).number, self._world(found.source).number
             moved = Transfer(self.iteration, *names, found.tuned, float(self.scores[target]), found.score)
             self.transfers.append(moved)
             if moved.accepted:
                 # From those before the round: who was replaced in it is still the one that was scored.
                 self._put(target, rows(tuned, found.source * number + target) if found.tuned else rows(members, found.source))
                 self.scores[target] = found.score
+                self._world(target).origin = moved.source
 
     # -- reproduction ----------------------------------------------------------------------------------------------------------
 
@@ -195,32 +201,35 @@ class Trailblazer:
                 break
             if tuple(points[child]) in known:  # the same as one that has just joined
                 continue
-            member, score = self._best_for(child, int(parents[child]), children, keys, float(by_parent[child]))
+            member, score, source = self._best_for(child, int(parents[child]), children, keys, float(by_parent[child]))
             if self._meets(score):
-                self._admit(rows(children, child), self._number(parents[child]), member, keys[child])
+                self._admit(
+                    rows(children, child), self._world(parents[child]).number, member, self._world(source).number, keys[child]
+                )
                 known.add(tuple(points[child]))
                 admitted += 1
 
-    def _best_for(self, child: int, parent: int, children: PyTree, keys: Array, by_parent: float) -> tuple[PyTree, float]:
-        """The agent with which a child begins: without transfers that of its parent, else the best of all."""
+    def _best_for(self, child: int, parent: int, children: PyTree, keys: Array, by_parent: float) -> tuple[PyTree, float, int]:
+        """The agent with which a child begins, its score, its place: without transfers that of the parent, else the best of all."""
         if not self.poet.transfers:
-            return rows(self.members, parent), by_parent
+            return rows(self.members, parent), by_parent, parent
         number = self.poet.capacity
         sources, here = np.arange(number), np.full(number, child)
         direct = self._score(self.members, sources, children, here, keys)
         tuned = self._tuned(sources, children, here, stacked([self.fresh] * number))
         after = self._score(tuned, sources, children, here, keys)
         source, is_tuned, score = best_of(direct, after, self.active)
-        return rows(tuned if is_tuned else self.members, source), score
+        return rows(tuned if is_tuned else self.members, source), score, source
 
-    def _admit(self, task: PyTree, parent: int, member: PyTree, key: Array) -> None:
+    def _admit(self, task: PyTree, parent: int, member: PyTree, source: int, key: Array) -> None:
         """A new pair, in an empty place or in that of the oldest."""
         place = next((place for place, world in enumerate(self.places) if world is None), None)
         if place is None:
             oldest = min((world for world in self.places if world is not None), key=lambda world: (world.born, world.number))
             oldest.retired, place = self.iteration, oldest.place
         task = jax.tree.map(np.asarray, task)
-        world = World(len(self.worlds), parent, task, self.iteration, place, fresh=self._is_fresh(task, key))
+        fresh = self._is_fresh(task, key)
+        world = World(len(self.worlds), parent, task, self.iteration, place, fresh, origin=source, solver=source)
         self.worlds.append(world)
         self.places[place] = world
         self.tasks = jax.tree.map(lambda every, one: every.at[place].set(one), self.tasks, task)
@@ -260,10 +269,10 @@ class Trailblazer:
     def _meets(self, score: float) -> bool:
         return self.poet.lowest <= score <= self.poet.highest
 
-    def _number(self, place: int) -> int:
+    def _world(self, place: int) -> World:
         world = self.places[place]
         assert world is not None
-        return world.number
+        return world
 
     def _put(self, place: int, member: PyTree) -> None:
         """An agent takes a place, with a new optimiser."""
@@ -273,10 +282,10 @@ class Trailblazer:
     def _remember(self) -> None:
         """Keep the best agent of every active task, and when it was solved."""
         for place in self.active:
-            world = self.places[place]
-            assert world is not None
+            world = self._world(place)
             if self.scores[place] > world.best:
                 world.best, world.agent = float(self.scores[place]), jax.device_get(rows(self.members, place))
+                world.solver = world.origin
             if world.solved is None and world.best >= self.poet.solved:
                 world.solved = self.iteration
 

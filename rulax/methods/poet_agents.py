@@ -58,9 +58,10 @@ class Evolved(NamedTuple):
 class CompiledAgents:
     """How agents are scored in a compiled environment, however they learn."""
 
-    def __init__(self, environment: Environment, rollouts: int):
+    def __init__(self, environment: Environment, rollouts: int, compile_options: dict[str, Any] | None = None):
         self.environment, self.rollouts, self.horizon = environment, rollouts, horizon_of(environment)
-        self._score = jax.jit(jax.vmap(self._mean_return))
+        self.compile_options = compile_options  # `COMPILE_FAST` for what runs only for seconds
+        self._score = jax.jit(jax.vmap(self._mean_return), compiler_options=compile_options)
 
     def score(self, members: PyTree, tasks: PyTree, keys: Array) -> np.ndarray:
         """Mean returns [N] of some episodes each, as the agents are."""
@@ -82,12 +83,18 @@ class CompiledAgents:
 class EvolvedAgents(CompiledAgents):
     """Agents that are evolved. It implements `poet.Agents`."""
 
-    def __init__(self, environment: Environment, evolving: Evolving):
-        super().__init__(environment, evolving.rollouts)
-        self.evolving, self.adam, self._improve = evolving, optax.scale_by_adam(), jax.jit(self._improved)
+    def __init__(self, environment: Environment, evolving: Evolving, compile_options: dict[str, Any] | None = None):
+        super().__init__(environment, evolving.rollouts, compile_options)
+        self.evolving, self.adam = evolving, self.optimiser()
+        self._improve = jax.jit(self._improved, compiler_options=compile_options)
 
     def agent(self, members: Evolved) -> Agent:
         return members.agent
+
+    @staticmethod
+    def optimiser() -> optax.GradientTransformation:
+        """Adam, whose rate falls with a member's age."""
+        return optax.scale_by_adam()
 
     def fresh(self, key: Array) -> Evolved:
         """An agent whose actions are small."""
@@ -137,10 +144,8 @@ class EvolvedAgents(CompiledAgents):
 class TrainedAgents(CompiledAgents):
     """Agents that learn by a rule, such as PPO; an iteration is an update. It implements `poet.Agents`."""
 
-    compile_options: dict[str, Any] | None = None  # as `CompiledTrainer` has them
-
-    def __init__(self, environment: Environment, recipe: Recipe, rollouts: int = 8):
-        super().__init__(environment, rollouts)
+    def __init__(self, environment: Environment, recipe: Recipe, rollouts: int = 8, compile_options: dict[str, Any] | None = None):
+        super().__init__(environment, rollouts, compile_options)
         # A schedule would end with a run whose length nobody knows.
         self.recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, schedule="constant"))
         self.streams = make_streams(environment, recipe.learning.streams)

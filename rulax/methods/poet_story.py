@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from rulax.methods.poet import Poet, Trailblazer, vectors
@@ -19,11 +20,12 @@ class Branch(NamedTuple):
     born: int  # iteration
     retired: int | None
     solved: int | None
-    best: float  # score of the best agent that was its own
+    solver: int  # the environment from which the best agent came here; its own number if it was never replaced
+    best: float  # its score
     difficulty: float  # distance of its task from the first one's
     task: list[float]
     direct: float | None  # the peak of direct evolution, where that was tried
-    agent: PyTree  # the best one
+    agent: PyTree  # the best one; None if there is none yet
     given: PyTree  # the task as the environment takes it
 
 
@@ -34,6 +36,7 @@ class Story(NamedTuple):
     branches: list[Branch]
     transfers: list[tuple[int, int, int, bool, bool]]  # iteration, from, to, tuned, accepted
     iterations: int
+    annecs: int
 
 
 class PoetStory(NamedTuple):
@@ -67,22 +70,41 @@ def story_of(
                 world.born,
                 world.retired,
                 world.solved,
+                world.solver,
                 float(world.best),
                 float(np.linalg.norm(vectors_of(world.task) - first)),
                 [round(float(number), 3) for number in vectors_of(world.task)],
                 direct.get((name, world.number)),
-                world.agent,
+                None if world.agent is None else run.agents.agent(world.agent),
                 world.task,
             )
             for world in run.worlds
         ]
         moves = [(each.iteration, each.source, each.target, each.tuned, each.accepted) for each in run.transfers]
-        stories.append(Story(name, branches, moves, run.iteration))
+        stories.append(Story(name, branches, moves, run.iteration, run.annecs))
     return PoetStory(environment, poet.solved, share * poet.solved, stories)
 
 
 def vectors_of(task: PyTree) -> np.ndarray:
     """One task as a vector."""
-    import jax
-
     return vectors(jax.tree.map(lambda leaf: np.asarray(leaf)[None], task))[0]
+
+
+def as_record(story: PoetStory) -> dict[str, Any]:
+    """The story as JSON, without its agents."""
+    runs = []
+    for run in story.runs:
+        kept = [
+            {name: value for name, value in branch._asdict().items() if name not in ("agent", "given")} for branch in run.branches
+        ]
+        runs.append({**run._asdict(), "branches": kept})
+    return {"solved": story.solved, "begun": story.begun, "runs": runs}
+
+
+def from_record(record: dict[str, Any]) -> PoetStory:
+    """The inverse of `as_record`, without agents and without the environment."""
+    runs = []
+    for run in record["runs"]:
+        branches = [Branch(**branch, agent=None, given=None) for branch in run["branches"]]
+        runs.append(Story(**{**run, "branches": branches, "transfers": [tuple(each) for each in run["transfers"]]}))
+    return PoetStory(None, record["solved"], record["begun"], runs)

@@ -256,9 +256,7 @@ def test_noise_and_rate_fall_from_the_first_to_the_least():
 def by_ppo():
     learning = dataclasses.replace(LEARNING, streams=4, unroll=8, minibatches=1)
     recipe = Recipe(ppo(), learning, dataclasses.replace(NETWORK, hidden=(8,)))
-    agents = TrainedAgents(make("hurdles", limit=20), recipe, rollouts=2)
-    agents.compile_options = COMPILE_FAST
-    return agents
+    return TrainedAgents(make("hurdles", limit=20), recipe, rollouts=2, compile_options=COMPILE_FAST)
 
 
 def test_ppo_trains_agents_on_their_own_tasks(by_ppo):

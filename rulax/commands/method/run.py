@@ -14,6 +14,7 @@ from typing import Any
 
 from rulax.commands.build import start_jax
 from rulax.commands.driver import Driver, Job, Pace, drive
+from rulax.commands.method.pages import write_story
 from rulax.commands.method.record import Seed, experiment_record, read_experiment, seeds_of
 from rulax.commands.method.settings import MethodConfig
 from rulax.commands.method.setup import chosen, fresh, resumed
@@ -103,6 +104,7 @@ class MethodJob(Job[list[dict[str, Any]]]):
         driver.progress.phase("testing")
         # Also when the budget ended it: a number for what was reached says more than none, and `complete` tells the two apart.
         tested = study.test()
+        write_story(self.folder, f"{experiment.method}-{experiment.name}-seed{seed}", study.story())
         return Seed.of(seed, tested, latest, curve, time.perf_counter() - began, study.done())
 
     def status(self) -> Status:

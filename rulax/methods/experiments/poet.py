@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Re
 from rulax.methods.poet import PURPOSES, Poet, Trailblazer, World, stacked
 from rulax.methods.poet_agents import EvolvedAgents, Evolving
 from rulax.methods.poet_story import PoetStory, story_of
+from rulax.types import Array, PyTree
 
 SHARE = 0.2  # of what counts as solved: who stays below it has not even begun (published: 6 to 17 %)
 WANTED = 3  # environments
@@ -33,6 +35,7 @@ class PoetSetup:
     test_episodes: int = 100
     direct_every: int = 100  # iterations between two scores of direct evolution, of which the best counts
     direct_factor: int = 2  # how many times the iterations of the whole run it gets on each environment
+    compile_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class PoetRun(SeedRun):
@@ -41,9 +44,7 @@ class PoetRun(SeedRun):
     def __init__(self, suites: dict[Suite, PoetSetup], suite: Suite, seed: int):
         self.setup, self.key = suites[suite], jax.random.key(seed)
         environment: Any = make(self.setup.env)
-        self.agents = EvolvedAgents(environment, self.setup.evolving)
-        # More episodes than decide about transfers: these are the numbers that are reported.
-        self.testers = EvolvedAgents(environment, dataclasses.replace(self.setup.evolving, rollouts=self.setup.test_episodes))
+        self.agents = EvolvedAgents(environment, self.setup.evolving, dict(self.setup.compile_options) or None)
         ways = {"POET": self.setup.poet} | (
             {"without transfers": dataclasses.replace(self.setup.poet, transfers=False)} if self.setup.ablation else {}
         )
@@ -78,21 +79,25 @@ class PoetRun(SeedRun):
         found: dict[str, list[tuple[World, float]]] = {}
         for name, run in self.runs.items():
             candidates = [world for world in run.worlds if world.solved is not None]
-            returns = self._tested([world.agent for world in candidates], [world.task for world in candidates], 0)
+            returns = self._tested([world.agent for world in candidates], [world.task for world in candidates])
             solved = [(world, float(score)) for world, score in zip(candidates, returns, strict=True)]
             found[name] = [(world, score) for world, score in solved if score >= self.setup.poet.solved]
         return Direct(self, found)
 
-    def _tested(self, members: list[Any], tasks: list[Any], salt: int) -> np.ndarray:
+    def _tested(self, members: list[Any], tasks: list[Any]) -> np.ndarray:
         """Returns [N] of members on tasks, one each, in test episodes; groups of equal size, so that one program does."""
-        number, found = self.setup.poet.capacity, []
-        key = jax.random.fold_in(jax.random.key(TEST_SEED), salt)
+        number, found = self.setup.poet.capacity, [np.zeros(0)]
         for begin in range(0, len(members), number):
             group = [min(begin + index, len(members) - 1) for index in range(number)]
-            keys = jax.random.split(jax.random.fold_in(key, begin), number)
-            scores = self.testers.score(stacked([members[each] for each in group]), stacked([tasks[each] for each in group]), keys)
+            key = jax.random.fold_in(jax.random.key(TEST_SEED), begin)
+            scores = self.tested(stacked([members[each] for each in group]), stacked([tasks[each] for each in group]), key)
             found.append(scores[: len(members) - begin])
-        return np.concatenate(found) if found else np.zeros(0)
+        return np.concatenate(found)
+
+    def tested(self, members: PyTree, tasks: PyTree, key: Array) -> np.ndarray:
+        """Returns [N] of members on tasks, in more episodes than decide about transfers: numbers that are reported."""
+        number, times = len(jax.tree.leaves(tasks)[0]), -(-self.setup.test_episodes // self.setup.evolving.rollouts)
+        return np.mean([self.agents.score(members, tasks, keys) for keys in jax.random.split(key, (times, number))], 0)
 
     def test(self) -> Tested:
         direct = self.direct or self._chosen()
@@ -149,8 +154,7 @@ class Direct:
         self.members = self.run.agents.improve(self.members, self.tasks, key, setup.direct_every)
         self.iteration += setup.direct_every
         self.learned += len(self.worlds) * setup.direct_every
-        keys = jax.random.split(jax.random.fold_in(key, 1), self.number)
-        scores = self.run.testers.score(self.members, self.tasks, keys)
+        scores = self.run.tested(self.members, self.tasks, jax.random.fold_in(key, 1))
         self.peaks = np.maximum(self.peaks, scores[: len(self.worlds)])
 
 
