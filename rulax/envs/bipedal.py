@@ -1,7 +1,7 @@
 """Gymnasium's BipedalWalker on a terrain that is driven by parameters, as in POET (Wang et al. 2019). Needs the extra `box2d`.
 
-Gymnasium's own walker knows two terrains, a gentle one and a "hardcore" one. This one builds that of `hurdles.py` for it: the same
-seven numbers, the same mutation, one node of the ground for each of the walker's. Physics, observations and rewards are Gymnasium's.
+Gymnasium's own walker knows two terrains, a gentle one and a "hardcore" one. This one builds that of `hurdles.py` for it: the
+same seven numbers, the same mutation, a node of the ground for each of the walker's. Physics and rewards are Gymnasium's.
 
     rulax train rulax.envs.bipedal:TerrainWalker --env-options roughness=0.2 stump=0.4 gap=0.5
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 from typing import Any
 
 import jax
@@ -71,7 +72,7 @@ class TerrainWalker(BipedalWalker):
         self.terrain_y = [float(height) for height in heights]
         self.terrain, self.terrain_poly = [], []
         corners = list(zip(self.terrain_x, self.terrain_y, strict=True))
-        for left, right in zip(corners, corners[1:], strict=False):
+        for left, right in itertools.pairwise(corners):
             self.fd_edge.shape.vertices = [left, right]
             edge = self.world.CreateStaticBody(fixtures=self.fd_edge)
             edge.color1 = edge.color2 = GRASS

@@ -12,6 +12,7 @@ import numpy as np
 
 from rulax.envs.registry import make
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Reference, SeedRun, Suite, Tested
+from rulax.methods.experiments.poet_walker import WALKER
 from rulax.methods.poet import PURPOSES, Poet, Trailblazer, World, stacked
 from rulax.methods.poet_agents import EvolvedAgents, Evolving
 from rulax.methods.poet_story import PoetStory, story_of
@@ -185,4 +186,5 @@ EXPERIMENTS = (
         published=Published(PUBLISHED, "Wang et al. 2019, figure 4: five environments, direct ES at 13.6 to 39.6 of 230", "V"),
         minutes=6,
     ),
+    WALKER,
 )
