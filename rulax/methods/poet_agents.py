@@ -35,7 +35,7 @@ class Evolving:
     """Evolution strategies, with the constants of the paper's code but for the number of pairs."""
 
     pairs: int = 16  # of opposite perturbations, in every step
-    rollouts: int = 8  # episodes of a score
+    rollouts: int = 16  # episodes of a score
     noise: tuple[float, float, float] = (0.1, 0.01, 0.999)  # of a perturbation: at first, at least, and its decay per step
     rate: tuple[float, float, float] = (0.01, 0.001, 0.9999)  # of Adam, likewise
     weight_decay: float = 0.01
@@ -120,16 +120,20 @@ class EvolvedAgents(CompiledAgents):
         return jax.lax.fori_loop(0, iterations, one, members)
 
     def step(self, member: Evolved, task: PyTree, key: Array) -> Evolved:
-        """One step: antithetic perturbations that all meet the same episode, centred ranks, Adam."""
-        key_noise, key_episode = jax.random.split(key)
+        """One step: antithetic perturbations, centred ranks, Adam.
+
+        The two of a pair meet the same episode, and every pair another: a step is to be right for the task, not for one episode.
+        """
+        key_noise, key_episodes = jax.random.split(key)
         directions = draw_noise(member.agent, self.evolving.pairs, key_noise)
         noise = fallen(self.evolving.noise, member.age)
 
-        def of_pair(direction: PyTree) -> Array:
+        def of_pair(direction: PyTree, key: Array) -> Array:
             shifted = lambda sign: jax.tree.map(lambda p, e: p + sign * noise * e, member.agent, direction)  # noqa: E731
-            return jax.vmap(lambda sign: self.episode(shifted(sign), task, key_episode))(SIGNS.astype(np.float32))
+            return jax.vmap(lambda sign: self.episode(shifted(sign), task, key))(SIGNS.astype(np.float32))
 
-        fitness = jnp.ravel(jax.vmap(of_pair)(directions).T)
+        keys = jax.random.split(key_episodes, self.evolving.pairs)
+        fitness = jnp.ravel(jax.vmap(of_pair)(directions, keys).T)
         return self.learned(member, directions, fitness)
 
     def learned(self, member: Evolved, directions: PyTree, fitness: Array) -> Evolved:

@@ -48,8 +48,9 @@ class HostEvolvedAgents(EvolvedAgents):
         for each in jax.random.split(key, iterations):
             key_noise, key_episode = jax.random.split(each)
             directions, agents = self._perturb(members, jax.random.split(key_noise, number))
-            # One seed for all perturbations of a member: they meet the same episode.
-            seeds = np.repeat(seeds_of(jax.random.split(key_episode, number)), lives)
+            # One seed for a perturbation and its opposite, which meet the same episode.
+            pairs = seeds_of(jax.random.split(key_episode, number * self.evolving.pairs)).reshape(number, 1, -1)
+            seeds = np.tile(pairs, (1, 2, 1)).reshape(-1)
             flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), agents)
             fitness = self.play(flat, jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf), lives, 0), tasks), seeds)
             members = self._learn(members, directions, jnp.asarray(fitness.reshape(number, lives)))

@@ -294,7 +294,7 @@ def test_transplanted_agents_learn_with_the_optimisers_of_others(by_ppo):
     [
         ({"capacity": 0}, "POET's capacity must be at least 1, not 0"),
         ({"children": -1}, "POET's children must be at least 1, not -1"),
-        ({"transfer_every": 20}, "reproduce_every must be a multiple of transfer_every, 20, not 50"),
+        ({"transfer_every": 20}, "reproduce_every must be a multiple of transfer_every, 20, not 75"),
         ({"lowest": 300.0}, "the minimal criterion needs lowest < highest, not 300 and 270"),
     ],
 )
@@ -326,3 +326,17 @@ def test_episodes_need_a_time_limit():
     with pytest.raises(UserError, match="time limit"):
         horizon_of(Catch())
     assert horizon_of(make("hurdles")) == 200
+
+
+def test_perturbations_of_a_pair_meet_the_same_episode_and_pairs_another():
+    class Lucky(Bowl):
+        def episode(self, agent, task, key):
+            return 1e3 * jax.random.normal(key) + jnp.sum(agent)
+
+    agents = Lucky(make("hurdles"), Evolving(pairs=4, weight_decay=0.0))
+    seen = []
+    agents.learned = lambda member, directions, fitness: seen.append(fitness) or member
+    agents.step(agents.fresh(jax.random.key(0)), jnp.zeros(3), jax.random.key(1))
+    plus, minus = np.asarray(seen[0]).reshape(2, 4)
+    np.testing.assert_allclose(plus, minus, atol=5)
+    assert np.diff(np.sort(plus)).min() > 1

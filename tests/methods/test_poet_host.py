@@ -18,11 +18,11 @@ needs_box2d = pytest.mark.skipif(importlib.util.find_spec("Box2D") is None, reas
 class Target:
     """One step, which is paid by how near the action is to a target, and by a number that the seed determines."""
 
-    def __init__(self, target):
-        self.target = np.asarray(target)
+    def __init__(self, target, luck):
+        self.target, self.most = np.asarray(target), luck
 
     def reset(self, seed):
-        self.luck = np.random.default_rng(seed).normal()
+        self.luck = self.most * np.random.default_rng(seed).normal()
         return np.ones(3), {}
 
     def step(self, action):
@@ -33,7 +33,10 @@ class Target:
 
 
 class Targets:
-    """Its tasks."""
+    """Its tasks, and how much luck there is."""
+
+    def __init__(self, luck=1.0):
+        self.luck = luck
 
     observation = jax.ShapeDtypeStruct((3,), np.float32)
     real_dimensions = 2
@@ -45,7 +48,7 @@ class Targets:
         return task + 0.1 * jax.random.normal(key, (2,))
 
     def open(self, task):
-        return Target(task)
+        return Target(task, self.luck)
 
 
 def members_of(agents, number):
@@ -53,7 +56,7 @@ def members_of(agents, number):
 
 
 def test_a_step_on_the_host_is_the_compiled_one():
-    agents = HostEvolvedAgents(Targets(), Evolving(pairs=4, rollouts=2), horizon=5)
+    agents = HostEvolvedAgents(Targets(luck=0.0), Evolving(pairs=4, rollouts=2), horizon=5)
     members, tasks, key = members_of(agents, 2), jnp.array([[0.5, 0.2], [-0.3, 0.1]]), jax.random.key(3)
     found = agents.improve(members, tasks, key, 1)
 
@@ -62,7 +65,7 @@ def test_a_step_on_the_host_is_the_compiled_one():
             self.evolving, self.adam = agents.evolving, agents.adam
 
         def episode(self, agent, task, key):
-            del key  # what a seed adds is the same for all perturbations, and ranks do not see it
+            del key  # without luck all episodes are the same
             policy, _ = agent.act(jnp.ones((1, 3)), jnp.zeros(1, jnp.int8), ())
             return -jnp.sum((jnp.clip(policy.greedy()[0], -1, 1) - task) ** 2)
 
@@ -131,3 +134,13 @@ def test_poet_runs_on_the_walker():
     assert len(trail.worlds) == 2
     np.testing.assert_allclose(np.asarray(trail.tasks)[1, 1:], [0, 0.5, 0, 0.2, 0, 0.1], atol=1e-6)
     assert np.isfinite(trail.scores).all()
+
+
+def test_opposite_perturbations_meet_the_same_episode_and_pairs_another():
+    agents = HostEvolvedAgents(Targets(), Evolving(pairs=3, rollouts=1), horizon=1)
+    seen = []
+    agents.play = lambda agents, tasks, seeds: seen.append(seeds) or np.zeros(len(seeds), np.float32)
+    agents.improve(members_of(agents, 2), jnp.zeros((2, 2)), jax.random.key(0), 1)
+    seeds = seen[0].reshape(2, 2, 3)  # members, signs, pairs
+    np.testing.assert_array_equal(seeds[:, 0], seeds[:, 1])
+    assert len(set(seeds[:, 0].reshape(-1).tolist())) == 6
