@@ -30,9 +30,9 @@ class PoetSetup:
     poet: Poet = dataclasses.field(default_factory=Poet)
     evolving: Evolving = dataclasses.field(default_factory=Evolving)
     env: str = "hurdles"
-    iterations: int = 1800
+    iterations: int = 1000
     ablation: bool = True
-    tested: int = 6  # environments, the hardest that are solved: those farthest from flat ground
+    tested: int = 4  # environments, the hardest that are solved: those farthest from flat ground
     test_episodes: int = 100
     direct_every: int = 100  # iterations between two scores of direct evolution, of which the best counts
     direct_factor: int = 2  # how many times the iterations of the whole run it gets on each environment
@@ -107,7 +107,8 @@ class PoetRun(SeedRun):
         details: dict[str, float] = {}
         for name, run in self.runs.items():
             own = [index for index, (way, _, _) in enumerate(direct.worlds) if way == name]
-            below = [index for index in own if direct.peaks[index] < level]
+            # Before direct evolution has had all of its steps, nothing is known to be out of its reach.
+            below = [index for index in own if direct.done() and direct.peaks[index] < level]
             counts[name] = float(len(below))
             details |= {f"{name}: {what}": float(number) for what, number in facts(run, len(direct.solved[name])).items()}
             details[f"{name}: environments tested with direct ES"] = float(len(own))
@@ -170,20 +171,41 @@ def facts(run: Trailblazer, solved: int) -> dict[str, float]:
     return numbers
 
 
+class CurriculumRun(PoetRun):
+    """One seed of POET alone: how far it comes from flat ground."""
+
+    def test(self) -> Tested:
+        found = (self.direct or self._chosen()).solved["POET"]
+        run = self.runs["POET"]
+        details = facts(run, len(found))
+        if len(found) > 1:
+            details["mean return in the environments solved, flat ground left out"] = float(
+                np.mean([score for _, score in found[1:]])
+            )
+        # What the agents could do before they learned anything.
+        worlds = [world for world, _ in found]
+        untrained = self._tested([run.fresh] * len(worlds), [world.task for world in worlds])
+        reference = Reference("all environments that there were", float(len(run.worlds)), "baseline")
+        random = float(np.sum(untrained >= self.setup.poet.solved))
+        return Tested(np.array([float(len(found))]), random, reference, {}, details, tasks=len(run.worlds))
+
+
 TEST_SEED = 2019  # never a seed of training
-COMPILE_QUICKLY = {"xla_backend_optimization_level": 1}  # in half of the time, for programs that are a quarter slower
 SETUPS: dict[Suite, PoetSetup] = {
-    "quick": PoetSetup(
-        Poet(capacity=6, children=6),
-        Evolving(pairs=8, rollouts=8),
-        iterations=600,
-        ablation=False,
-        tested=6,
-        test_episodes=32,
-        compile_options=COMPILE_QUICKLY,
-    ),
+    "quick": PoetSetup(Poet(capacity=6, children=6), iterations=400, ablation=False, tested=6, test_episodes=32),
     "full": PoetSetup(),
 }
+# Its own sizes, because a minute is enough for easy environments only, and these ES solves as well.
+QUICK = PoetSetup(
+    Poet(capacity=6, children=6, reproduce_every=50),
+    iterations=500,
+    ablation=False,
+    tested=0,
+    test_episodes=64,
+    direct_factor=0,
+    compile_options={"xla_backend_optimization_level": 1},  # in half of the time, for programs that are a quarter slower
+)
+CURRICULUM: dict[Suite, PoetSetup] = {"quick": QUICK, "full": dataclasses.replace(QUICK, iterations=1000)}
 EXPERIMENTS = (
     Experiment(
         method="poet",
@@ -191,10 +213,20 @@ EXPERIMENTS = (
         about="POET with evolved agents on hurdles, without transfers, and ES from scratch on what they solved",
         metric="environments that it solves and direct ES, with twice the steps, does not begin to",
         goal=WANTED,
-        quick_goal=1,
+        quick_goal=None,
         start=functools.partial(PoetRun, SETUPS),
         published=Published(PUBLISHED, "Wang et al. 2019, figure 4: five environments, direct ES at 13.6 to 39.6 of 230", "V"),
         minutes=6,
+    ),
+    Experiment(
+        method="poet",
+        name="first-steps",
+        about="POET alone, from flat ground to stumps and gaps; six pairs",
+        metric="environments that it solves",
+        goal=6,
+        quick_goal=3,
+        start=functools.partial(CurriculumRun, CURRICULUM),
+        minutes=1,
     ),
     WALKER,
 )
