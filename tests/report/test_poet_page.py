@@ -33,7 +33,7 @@ def story():
         branch(3, 1, None, None),
     ]
     runs = [Story("POET", branches, [(25, 0, 1, True, True), (50, 1, 0, False, False)], 200, 3)]
-    runs.append(Story("without transfers", branches[:1] + [branch(1, 0, None, None)], [], 200, 1))
+    runs.append(Story("without transfers", [*branches[:1], branch(1, 0, None, None)], [], 200, 1))
     return PoetStory(environment, 230.0, 46.0, runs)
 
 
