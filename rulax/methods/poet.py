@@ -52,7 +52,7 @@ class Poet:
 
     capacity: int = 10  # places for pairs
     transfer_every: int = 25  # iterations of learning
-    reproduce_every: int = 75  # a multiple of it
+    reproduce_every: int = 50  # a multiple of it
     lowest: float = 50.0  # minimal criterion: a new task must not be harder than this for the best agent
     highest: float = 270.0  # nor easier than this
     parents_from: float = 200.0  # the score at which a task may be mutated

@@ -294,7 +294,7 @@ def test_transplanted_agents_learn_with_the_optimisers_of_others(by_ppo):
     [
         ({"capacity": 0}, "POET's capacity must be at least 1, not 0"),
         ({"children": -1}, "POET's children must be at least 1, not -1"),
-        ({"transfer_every": 20}, "reproduce_every must be a multiple of transfer_every, 20, not 75"),
+        ({"transfer_every": 20}, "reproduce_every must be a multiple of transfer_every, 20, not 50"),
         ({"lowest": 300.0}, "the minimal criterion needs lowest < highest, not 300 and 270"),
     ],
 )

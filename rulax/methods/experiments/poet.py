@@ -30,7 +30,7 @@ class PoetSetup:
     poet: Poet = dataclasses.field(default_factory=Poet)
     evolving: Evolving = dataclasses.field(default_factory=Evolving)
     env: str = "hurdles"
-    iterations: int = 1000
+    iterations: int = 600
     ablation: bool = True
     tested: int = 4  # environments, the hardest that are solved: those farthest from flat ground
     test_episodes: int = 100
