@@ -61,11 +61,16 @@ class Poet:
     admitted: int = 1  # how many of them may join
     neighbours: int = 5  # by which novelty is measured
     transfers: bool = True  # without: an agent learns only on the task for which it was copied from its parent
+    inherits: bool = True  # without, and without transfers: only on the task for which it was made
 
     def __post_init__(self) -> None:
         for name in ("capacity", "transfer_every", "reproduce_every", "children", "admitted", "neighbours"):
             if getattr(self, name) < 1:
                 raise ValueError(f"POET's {name} must be at least 1, not {getattr(self, name)}")
+        if self.transfers and not self.inherits:
+            raise ValueError(
+                "POET without inheritance needs to be without transfers too: on admission the best agent of all is taken"
+            )
         if self.reproduce_every % self.transfer_every:
             message = f"reproduce_every must be a multiple of transfer_every, {self.transfer_every}, not {self.reproduce_every}"
             raise ValueError(message)
@@ -203,23 +208,22 @@ class Trailblazer:
                 continue
             member, score, source = self._best_for(child, int(parents[child]), children, keys, float(by_parent[child]))
             if self._meets(score):
-                self._admit(
-                    rows(children, child), self._world(parents[child]).number, member, self._world(source).number, keys[child]
-                )
+                self._admit(rows(children, child), self._world(parents[child]).number, member, source, keys[child])
                 known.add(tuple(points[child]))
                 admitted += 1
 
     def _best_for(self, child: int, parent: int, children: PyTree, keys: Array, by_parent: float) -> tuple[PyTree, float, int]:
-        """The agent with which a child begins, its score, its place: without transfers that of the parent, else the best of all."""
+        """The agent with which a child begins, a score, and the world it comes from: the best of all, if there are transfers."""
         if not self.poet.transfers:
-            return rows(self.members, parent), by_parent, parent
+            made = rows(self.members, parent) if self.poet.inherits else self.agents.fresh(self._key("children"))
+            return made, by_parent, self._world(parent).number if self.poet.inherits else len(self.worlds)
         number = self.poet.capacity
         sources, here = np.arange(number), np.full(number, child)
         direct = self._score(self.members, sources, children, here, keys)
         tuned = self._tuned(sources, children, here, stacked([self.fresh] * number))
         after = self._score(tuned, sources, children, here, keys)
         source, is_tuned, score = best_of(direct, after, self.active)
-        return rows(tuned if is_tuned else self.members, source), score, source
+        return rows(tuned if is_tuned else self.members, source), score, self._world(source).number
 
     def _admit(self, task: PyTree, parent: int, member: PyTree, source: int, key: Array) -> None:
         """A new pair, in an empty place or in that of the oldest."""

@@ -189,6 +189,18 @@ def test_without_transfers_agents_stay_where_they_are():
     trail = run(dataclasses.replace(SMALL, transfers=False), 12)
     assert len(trail.worlds) > 2
     assert trail.transfers == []
+    # Every child began with its parent's agent.
+    assert all(world.origin == world.parent for world in trail.worlds[1:])
+
+
+def test_without_inheritance_every_child_begins_anew():
+    trail = run(dataclasses.replace(SMALL, transfers=False, inherits=False), 2)
+    trail.scores[0] = 260.0
+    trail.members = trail.members._replace(point=trail.members.point + 0.1)
+    trail.reproduce()
+    child = trail.worlds[1]
+    np.testing.assert_array_equal(trail.members.point[child.place], np.zeros(2))
+    assert child.origin == child.number
 
 
 def test_a_key_determines_everything(trail):
@@ -293,6 +305,7 @@ def test_transplanted_agents_learn_with_the_optimisers_of_others(by_ppo):
     ("settings", "sentence"),
     [
         ({"capacity": 0}, "POET's capacity must be at least 1, not 0"),
+        ({"inherits": False}, "POET without inheritance needs to be without transfers too"),
         ({"children": -1}, "POET's children must be at least 1, not -1"),
         ({"transfer_every": 20}, "reproduce_every must be a multiple of transfer_every, 20, not 50"),
         ({"lowest": 300.0}, "the minimal criterion needs lowest < highest, not 300 and 270"),
