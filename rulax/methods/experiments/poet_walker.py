@@ -68,7 +68,7 @@ SETUPS: dict[Suite, WalkerSetup] = {
     "quick": WalkerSetup(
         dataclasses.replace(SLOW, capacity=2, transfer_every=2, reproduce_every=2), Evolving(pairs=2, rollouts=1), 6
     ),
-    "full": WalkerSetup(SLOW, Evolving(pairs=8, rollouts=2), 60),
+    "full": WalkerSetup(SLOW, Evolving(pairs=8, rollouts=2), 30),
 }
 WALKER = Experiment(
     method="poet",
@@ -78,6 +78,6 @@ WALKER = Experiment(
     goal=None,
     quick_goal=None,
     start=WalkerRun,
-    minutes=4,
+    minutes=2,
     unavailable=lambda: None if importlib.util.find_spec("Box2D") else "it needs Box2D: pip install 'rulax[box2d]'",
 )
