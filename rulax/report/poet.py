@@ -118,6 +118,8 @@ def tree_figure(story: PoetStory) -> Any:
         draw_tree(axes, story, run)
         axes.set_xlabel("iteration at which it joined", color=INK)
     places[0].set_ylabel("difficulty: distance from flat ground", color=INK)
+    highest = max((branch.difficulty for run in story.runs for branch in run.branches), default=0.0)
+    places[0].set_ylim(-0.2, 1.4 * max(highest, 1.0))  # the upper part is for the legends
     return figure
 
 
@@ -145,7 +147,6 @@ def draw_tree(axes: Any, story: PoetStory, run: Story) -> None:
         axes.annotate(str(each.number), (each.born, each.difficulty), (3, 4), textcoords="offset points", fontsize=6, color=MUTED)
     axes.plot([], [], ":", color=LINE, label="came with another one's agent")
     axes.legend(loc="upper left", frameon=False, fontsize=8, labelcolor=INK)
-    axes.set_ylim(bottom=-0.2)
     tidy(axes, run.name, 11)
 
 
