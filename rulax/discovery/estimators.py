@@ -181,7 +181,9 @@ SHAPINGS = {"ranks": centred_ranks, "values": centred_values}
 SIGNS = np.array([1, -1], np.int8)  # of the two lives of a pair
 
 
-def evolution_gradient(fitness: Array, noise: PyTree, deviation: float, shape: Callable[[Array], Array] = centred_ranks) -> PyTree:
+def evolution_gradient(
+    fitness: Array, noise: PyTree, deviation: float | Array, shape: Callable[[Array], Array] = centred_ranks
+) -> PyTree:
     """The estimate from fitness [M] (more is better) and noise [M, ...]: a gradient to *descend*.
 
     Noise may be [M / 2, ...]: the second half of the fitness is then that of the opposite noise, antithetic pairs.

@@ -66,6 +66,7 @@ _ENTRIES = (
     Entry(
         "point/half_circle", "point:half_circle", "walk to a goal on a half circle by any stride; only steps near it are paid", 20
     ),
+    Entry("hurdles", "hurdles:hurdles", "run and jump over stumps, gaps and stairs; the terrain is the task, and can mutate", 200),
     Entry("two_step", "two_step:TwoStep", "a choice that mostly leads where it aims, then a reward or none"),
     Entry("mdp/random", "mdp:RandomMDP", "a random tabular MDP that ends with probability 0.1 per step"),
     Entry("mdp/ten-steps", "mdp:ten_steps", "a random tabular MDP of ten noisy steps, as in RL²"),

@@ -23,6 +23,7 @@ from rulax.envs.classic.mountain_car import MountainCar
 from rulax.envs.classic.pendulum import Pendulum
 from rulax.envs.distracted import Distracted
 from rulax.envs.gridworld import GridState, GridTask, GridWorld
+from rulax.envs.hurdles import CELL, LENGTH, Hurdles, HurdlesState
 from rulax.envs.key_door import KeyDoor, KeyDoorState, KeyDoorTask
 from rulax.envs.lasting import Lasting
 from rulax.envs.point import Box, Point, PointTask
@@ -271,11 +272,35 @@ def draw_point(environment: Point, task: PointTask, state: np.ndarray) -> np.nda
     return np.asarray(canvas)
 
 
+def draw_hurdles(environment: Hurdles, task: np.ndarray, state: HurdlesState) -> np.ndarray:
+    """The piece of the way around the runner, which is blue on the ground and amber in the air; a green line where it ends."""
+    width, height, view = SIZE, SIZE // 2, 14.0  # the view in units of the way
+    canvas, draw = sheet(width, height)
+    (x, y), unit = (float(each) for each in state.place), width / view
+    left = min(max(x - view / 3, -1.0), LENGTH + 3.0 - view)
+    # The eye follows the ground, not the jumps.
+    nodes = np.arange(len(state.ground)) * CELL
+    base = float(np.median(np.interp(np.linspace(x - 3, x + 3, 25), nodes, state.ground)))
+    at = lambda along, up: ((along - left) * unit, height * 0.7 - (up - base) * unit)  # noqa: E731
+    shown = (nodes >= left - CELL) & (nodes <= left + view + CELL)
+    outline = [at(*each) for each in zip(nodes[shown].tolist(), state.ground[shown].tolist(), strict=True)]
+    if nodes[shown][0] <= 0:
+        outline = [at(left - 1, float(state.ground[0])), *outline]
+    draw.polygon([*outline, (width, height), (outline[0][0], height)], WALL)
+    draw.line((at(LENGTH, -9.0), at(LENGTH, 9.0)), GREEN, 2)
+    for mark in range(0, int(LENGTH) + 1, 5):
+        draw.text(at(float(mark), base - 3.0), str(mark), PAPER)
+    size, (across, down) = 5, at(x, y)
+    draw.ellipse((across - size, down - 2 * size, across + size, down), BLUE if state.grounded else AMBER)
+    return np.asarray(canvas)
+
+
 OWN: dict[type, Callable[..., np.ndarray]] = {
     Catch: draw_catch,
     SeveralCatch: draw_several,
     GridWorld: draw_grid,
     KeyDoor: draw_key_door,
+    Hurdles: draw_hurdles,
     DelayedChain: draw_chain,
     Point: draw_point,
     Box: draw_point,

@@ -429,3 +429,24 @@ def finite_set(environment: Environment, number: int, seed: int = 0) -> FiniteSe
 def mutable(environment: Environment, mutate: Callable[[PyTree, Array], PyTree]) -> Mutable:
     """A mutation hook; see `Mutable`."""
     return Mutable(environment, mutate)
+
+
+def mutation_of(environment: Any) -> Callable[[PyTree, Array], PyTree]:
+    """How an environment changes its tasks: its own `mutate`, or that of the first one inside of it that has one."""
+    inner = environment
+    while not hasattr(inner, "mutate"):
+        # These have tasks of their own, which what is inside cannot change.
+        if isinstance(inner, Trial | Recurring | EachEpisode | FiniteSet) or not hasattr(inner, "environment"):
+            raise UserError(
+                f"{type(innermost(environment)).__name__} cannot mutate its tasks: give it a method mutate(task, key), "
+                "or one from outside with mutable(environment, mutate)"
+            )
+        inner = inner.environment
+    return inner.mutate
+
+
+def innermost(environment: Any) -> Any:
+    """The environment inside of all others around it."""
+    while hasattr(environment, "environment"):
+        environment = environment.environment
+    return environment

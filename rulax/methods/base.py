@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,10 @@ class SeedRun(abc.ABC):
     @abc.abstractmethod
     def test(self) -> Tested:
         """Test what has been learned so far: once the run is done, or earlier if its time budget is used up."""
+
+    def story(self) -> Any:
+        """What a page about this seed is made of, after the test; None if there is no such page (`commands/method/pages.py`)."""
+        return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,6 +20,7 @@ METHODS = {
     "episodic_control": "tables of what followed, so that one good episode is enough (Blundell et al. 2016; Pritzel et al. 2017)",
     "epg": "a loss network, evolved over whole lives of agents that learn by it (Houthooft et al. 2018)",
     "pbt": "agents that learn side by side; bad ones go on as copies of good ones, with other settings (Jaderberg et al. 2017)",
+    "poet": "environments and agents that make each other harder and better (Wang et al. 2019)",
     "plain": "Disco103 as a plain learner in the same environments: no memory, no meta-training, only its updates",
 }
 

@@ -184,6 +184,17 @@ def test_what_cannot_run_here_is_left_out_of_all_and_refused_by_name(tmp_path, m
     assert "no such file" in capsys.readouterr().err
 
 
+def test_of_a_method_only_what_cannot_run_is_left_out(tmp_path, monkeypatch, capsys):
+    able, unable = experiment(), experiment("far", unavailable=lambda: "no such file")
+    monkeypatch.setattr(setup, "METHODS", {"toy": ""})
+    monkeypatch.setattr(setup, "experiments_of", lambda name: (able, unable))
+    assert main(["method", "toy", "--seeds", "1", "--out", str(tmp_path / "both")]) in (0, 1)
+    assert "toy far is left out: no such file" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "both").glob("toy.*.json")] == [f"toy.{able.name}.json"]
+    assert main(["method", "toy", "--experiment", "far", "--out", str(tmp_path / "far")]) == 2
+    assert "toy cannot run: no such file" in capsys.readouterr().err
+
+
 def test_python_users_hold_the_records(tmp_path, capsys):
     found = rulax.method("toy", experiment="numbers", seeds=2, out=tmp_path / "out")
     assert found.folder == tmp_path / "out"

@@ -14,6 +14,7 @@ from typing import Any
 
 from rulax.commands.build import start_jax
 from rulax.commands.driver import Driver, Job, Pace, drive
+from rulax.commands.method.pages import write_story
 from rulax.commands.method.record import Seed, experiment_record, read_experiment, seeds_of
 from rulax.commands.method.settings import MethodConfig
 from rulax.commands.method.setup import chosen, fresh, resumed
@@ -60,13 +61,18 @@ class MethodJob(Job[list[dict[str, Any]]]):
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Every seed of every experiment."""
-        # Said once for each method, not for each of its experiments; of `all` the others still run.
-        left_out = {each.method: why for each in self.experiments if (why := each.unavailable())}
-        for method, why in left_out.items():
-            driver.message(f"{method} is left out: {why}")
-        for experiment in self.experiments:
-            if experiment.method not in left_out:
-                yield from self.run(experiment, driver)
+        able = [each for each in self.experiments if not each.unavailable()]
+        methods = {each.method for each in able}
+        # Said once for a method of which nothing can run, not for each of its experiments; of `all` the others still run.
+        left_out = {
+            f"{each.method} {each.name}" if each.method in methods else each.method: why
+            for each in self.experiments
+            if (why := each.unavailable())
+        }
+        for name, why in left_out.items():
+            driver.message(f"{name} is left out: {why}")
+        for experiment in able:
+            yield from self.run(experiment, driver)
 
     def run(self, experiment: Experiment, driver: Driver) -> Iterator[None]:
         """The missing seeds of one experiment."""
@@ -103,6 +109,7 @@ class MethodJob(Job[list[dict[str, Any]]]):
         driver.progress.phase("testing")
         # Also when the budget ended it: a number for what was reached says more than none, and `complete` tells the two apart.
         tested = study.test()
+        write_story(self.folder, f"{experiment.method}-{experiment.name}-seed{seed}", study.story())
         return Seed.of(seed, tested, latest, curve, time.perf_counter() - began, study.done())
 
     def status(self) -> Status:

@@ -56,12 +56,11 @@ def chosen(config: MethodConfig) -> list[Experiment]:
             raise UserError(f"'{name}' is an experiment of the method {home}: rulax method {home} --experiment {name}")
         raise UserError(f"unknown method '{name}'{suggestion(name, known)}; there are {', '.join(known)}")
     experiments = experiments_of(name) if name in METHODS else own_experiments(name)
-    # A method that was named and cannot run is an error; with `all` it is left out with a message instead.
-    if why := experiments[0].unavailable():
-        raise UserError(f"{name} cannot run: {why}")
-    if not config.experiment:
-        return list(experiments)
-    found = [experiment for experiment in experiments if experiment.name == config.experiment]
+    found = [experiment for experiment in experiments if config.experiment in ("", experiment.name)]
+    # What was named and cannot run is an error; one of several experiments is left out with a message instead.
+    reasons = [experiment.unavailable() for experiment in found]
+    if found and all(reasons):
+        raise UserError(f"{name} cannot run: {reasons[0]}")
     if not found:
         names = [experiment.name for experiment in experiments]
         hint = suggestion(config.experiment, names)
