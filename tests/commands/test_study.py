@@ -40,8 +40,8 @@ PLAN: dict[str, Any] = {
         "evaluation_updates": 8,
     },
     "held_out": ["catch:rows=3,columns=4"],
-    "points": {"whole": {"label": "all of it"}, "slow": {"settings": {"learning_rate": 1e-6}, "paper": "worse"}},
-    "questions": [{"title": "Does the learning rate matter?", "points": ["whole", "slow"], "paper": "It does."}],
+    "points": {"whole": {"label": "all of it"}, "slow": {"settings": {"meta_learning_rate": 1e-6}, "paper": "worse"}},
+    "questions": [{"title": "Does the meta-learning rate matter?", "points": ["whole", "slow"], "paper": "It does."}],
 }
 
 
@@ -55,25 +55,26 @@ def test_a_study_is_made_point_by_point_and_extended(tmp_path: Path, capsys: Any
     (tmp_path / "mine.yaml").write_text("# Mine\n" + yaml.safe_dump(PLAN, sort_keys=False))
     assert main(["study", "mine.yaml", "--seeds", "1", "--points", "slow", "--out", "run"]) == 0
     shown = capsys.readouterr()
-    assert "Does the learning rate matter?" in shown.out
+    assert "Does the meta-learning rate matter?" in shown.out
     assert "1/2 all of it · seed 0" in shown.err
     found = json.loads((tmp_path / "run/study.json").read_text())
     assert found["finished"]
     assert list(found["points"]) == ["whole", "slow"]
     made = [point["discoveries"][0] for point in found["points"].values()]
     assert all(set(row["families"]) == {"catch:rows=3,columns=4"} for row in made)
-    # Points differ in nothing else: the same rule learns by the same random numbers, and slow agents hardly move.
-    rates = [
-        json.loads((tmp_path / "run" / row["folder"] / "config.json").read_text())["learning"]["learning_rate"] for row in made
-    ]
+    # Points differ in nothing else.
+    settings = [json.loads((tmp_path / "run" / row["folder"] / "config.json").read_text()) for row in made]
+    rates = [each["discovery"].pop("meta_learning_rate") for each in settings]
+    for part in ("discovery", "learning", "network", "sizes", "constants"):
+        assert settings[0][part] == settings[1][part]
     assert rates[1] == 1e-6 != rates[0]
     assert found["points"]["whole"]["held_out"] == {"value": made[0]["held_out"], "low": None, "high": None, "number": 1}
     page = (tmp_path / "run/report.html").read_text()
-    assert "Does the learning rate matter?" in page
+    assert "Does the meta-learning rate matter?" in page
     assert "It does." in page
     # Baselines are measured once where evaluations are the same.
     shared = json.loads((tmp_path / "run/baselines.json").read_text())
-    assert sorted(map(len, shared.values())) == [2, 2]
+    assert [*map(len, shared.values())] == [2]
     # More seeds extend it, and what there is stays as it is.
     before = (tmp_path / "run" / made[0]["folder"] / "metrics.jsonl").read_bytes()
     assert main(["study", "--resume", "run", "--seeds", "2", "--quiet"]) == 0
