@@ -118,6 +118,10 @@ def make_recipe(name: str, options: Mapping[str, Any], overrides: Mapping[str, A
         recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, warmup=0))
     if not recipe.learning.replay and recipe.learning.replay_priority:
         if overrides.get("replay_priority"):
+            if recipe.rule.priority is None:
+                from rulax.learning.life import NO_PRIORITY
+
+                raise UserError(NO_PRIORITY)
             raise UserError(
                 f"replay_priority ({recipe.learning.replay_priority:g}) orders what is replayed, but replay is 0; give --replay too"
             )

@@ -34,7 +34,7 @@ def names_in(folder: str) -> dict[str, str]:
     return {name: path.read_text().partition("\n")[0].lstrip("# ").strip() for path, name in names.items()}
 
 
-def load_preset(name: str) -> dict[str, Any]:
+def load_preset(name: str, what: str = "preset") -> dict[str, Any]:
     """The settings in a preset, by name or by file. The `config.json` of an earlier run is a preset too."""
     path = Path(name)
     # A path is recognised by its ending alone, so a missing file is reported as unreadable and not as an unknown preset.
@@ -51,14 +51,14 @@ def load_preset(name: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(path.read_text())  # JSON is YAML
     except OSError as error:
-        raise UserError(f"preset {name} cannot be read: {error.strerror or error}") from None
+        raise UserError(f"{what} {name} cannot be read: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        raise UserError(f"preset {name} is not valid YAML or JSON{'' if mark is None else f' (line {mark.line + 1})'}") from None
+        raise UserError(f"{what} {name} is not valid YAML or JSON{'' if mark is None else f' (line {mark.line + 1})'}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise UserError(f"preset {name} must hold settings by name, such as `learning_rate: 1e-3`")
+        raise UserError(f"{what} {name} must hold settings by name, such as `learning_rate: 1e-3`")
     # Only a config.json records versions; from such a file the settings are collected out of its parts, under today's names.
     if "versions" not in values:
         return values

@@ -26,6 +26,8 @@ from rulax.rules.base import Recipe
 from rulax.settings import Learning
 from rulax.types import Array, Experience, Metrics, Policy, PyTree
 
+NO_PRIORITY = "replay_priority needs a rule that says how far off each step was (dqn and q_learning do), and this one does not"
+
 
 class Life(NamedTuple):
     """Everything that changes while one agent lives."""
@@ -47,9 +49,7 @@ def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = 
     learning = recipe.learning
     prioritised = is_prioritised(learning)
     if prioritised and recipe.rule.priority is None:
-        raise ValueError(
-            "replay_priority needs a rule that says how far off each step was (dqn and q_learning do), and this one does not"
-        )
+        raise ValueError(NO_PRIORITY)
     return Learner(
         recipe.rule,
         make_optimiser(learning, gradient_steps(learning, total_updates), own),

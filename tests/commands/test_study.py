@@ -161,7 +161,7 @@ def test_a_bad_plan_is_one_sentence(content: dict[str, Any], words: str, tmp_pat
     [
         ("study", "which study? one of ablations, scaling"),
         ("study ablation", "unknown study 'ablation'; did you mean 'ablations'?"),
-        ("study nothing.yaml", "preset nothing.yaml cannot be read"),
+        ("study nothing.yaml", "study nothing.yaml cannot be read"),
         ("study ablations --points whole no_zy", "has no point 'no_zy'; did you mean 'no_yz'?"),
         ("study ablations --seeds 0", "seeds"),
         ("study --resume nowhere", "nowhere"),

@@ -177,6 +177,9 @@ def test_with_trials_one_draw_lasts_for_a_trial():
         ("CartPole-v1", "forcemag=1:2", "no real-valued attribute 'forcemag'; did you mean 'force_mag'?"),
         ("CartPole-v1", "x_threshold=1:2", "its observation_space is made from it"),
         ("CartPole-v1", "total_mass=1:2,masspole=1:2", "total_mass is computed from other attributes"),
+        ("CartPole-v1", "length=-1:1", "length of 'CartPole-v1' must be above 0, not -1:1"),
+        ("CartPole-v1", "tau=0", "tau of 'CartPole-v1' must be above 0, not 0"),
+        ("Acrobot-v1", "LINK_MASS_2=-2:-1|1:2", "LINK_MASS_2 of 'Acrobot-v1' must be above 0"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_sentence(env, ranges, words):

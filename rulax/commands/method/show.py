@@ -49,7 +49,7 @@ def row(record: dict[str, Any]) -> tuple[str, ...]:
         record["id"],
         f"{record['value']:.4g} ± {record['ci95']:.2g}",
         f"{sign} {record['goal']:g}" if record["goal"] is not None else "-",
-        "-" if record["goal"] is None else "pass" if record["pass"] else "MISSED",
+        ("-" if record["goal"] is None else "pass" if record["pass"] else "MISSED") + cut_short(record),
         f"{reference['value']:.4g} ({reference['kind']})",
         f"{published['value']:g}" if published else "-",
         f"{record['score']:.3f}",
@@ -57,6 +57,12 @@ def row(record: dict[str, Any]) -> tuple[str, ...]:
         str(len(record["seeds"])),
         f"{record['wall_s'] / 60:.1f}",
     )
+
+
+def cut_short(record: dict[str, Any]) -> str:
+    """A remark on an experiment that --budget ended."""
+    stopped = [seed for seed in record["per_seed"] if not seed["complete"]]
+    return f" (stopped by --budget after {min(seed['meta_updates'] for seed in stopped):,} meta-updates)" if stopped else ""
 
 
 def show(records: list[dict[str, Any]], folder: Path) -> None:

@@ -74,7 +74,7 @@ def read_plan(name: str) -> Plan:
     """A study of the package, or of the user's own by its file."""
     known = study_names()
     if name.endswith(ENDINGS):
-        return make_plan(name, load_preset(name))
+        return make_plan(name, load_preset(name, "study"))
     if name not in known:
         hint = suggestion(name, [*known, "list"], f"there are {', '.join(known)}; your own is a file such as mine.yaml")
         raise UserError(f"unknown study '{name}'{hint}")

@@ -73,6 +73,7 @@ def show(run: Run) -> None:
         ("the curve", f"{run.folder}/{folders.CURVE}"),
         ("train on", f"rulax train --resume {run.folder}" + (f" --steps {2 * run.config.steps}" if run.finished else "")),
         ("watch it", f"rulax play {run.folder}" + (f" --agent {run.best}" if run.best else "")),
+        *([("the skills", f"{run.folder}/{folders.SKILLS}")] if run.skills else []),
         *([("schedule", f"{run.folder}/{folders.SCHEDULE}")] if run.turns else []),
         ("in Python", f"rulax.load('{run.folder}').agent.act(observation)"),
         ("the page", f"{run.folder}/{folders.REPORT}"),

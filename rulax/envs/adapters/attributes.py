@@ -20,10 +20,12 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from rulax.envs.ranges import Ranges, at
+from rulax.envs.ranges import Ranges, at, write_union
 from rulax.errors import UserError, suggestion
 
 SPACES = ("action_space", "observation_space")
+# Of an attribute's name, a part or the beginning of one: nothing moves sensibly with such a number at 0 or below.
+POSITIVE, BEGINNINGS = {"tau", "dt", "m", "l"}, ("mass", "length")
 
 
 class Line(NamedTuple):
@@ -77,6 +79,9 @@ def check_attributes(name: str, env: Any, ranges: Ranges) -> Follow:
     for each in ranges:
         if each not in real_attributes(env):
             raise UserError(f"'{name}' has no real-valued attribute '{each}'{suggestion(each, known)} (it has {', '.join(known)})")
+    for each, union in ranges.items():
+        if union[0][0] <= 0 < getattr(env, each) and is_positive(each):
+            raise UserError(f"randomise: {each} of '{name}' must be above 0, not {write_union(union)}")
     after = following(set(ranges), lines, anew)
     for each in ranges:
         if why := refusal(following({each}, lines, anew)):
@@ -86,6 +91,12 @@ def check_attributes(name: str, env: Any, ranges: Ranges) -> Follow:
     if both:
         raise UserError(f"'{name}': {both[0]} is computed from other attributes that are randomised as well; leave it out")
     return Follow(tuple(line for line in after if line.attribute))
+
+
+def is_positive(attribute: str) -> bool:
+    """Whether a name is that of a mass, a length or a step of time: `masspole`, `LINK_LENGTH_1`, `tau`."""
+    parts = attribute.lower().split("_")
+    return any(part in POSITIVE or part.startswith(BEGINNINGS) for part in parts)
 
 
 def real_attributes(env: Any) -> list[str]:

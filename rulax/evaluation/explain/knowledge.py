@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from rulax.evaluation.explain.confidence import confidence_before
@@ -65,9 +66,10 @@ def probes_of(observed: Observed, seed: int = 0) -> dict[str, Any]:
     features = prediction_logits(observed)
     features["policy"] = np.concatenate([policy, np.exp(policy), randomness[..., None]], -1)
     features["value"] = value_features(observed)
-    seen = experience.observation[:-1]
-    if seen[0, 0].size <= LARGEST_OBSERVATION:
-        features["observation"] = seen.reshape(*valid.shape, -1)
+    # All parts of an observation that has several.
+    seen = [np.asarray(part[:-1], float).reshape(*valid.shape, -1) for part in jax.tree.leaves(experience.observation)]
+    if sum(part.shape[-1] for part in seen) <= LARGEST_OBSERVATION:
+        features["observation"] = np.concatenate(seen, -1)
     rows = {name: part.reshape(valid.size, -1) for name, part in features.items()}
     wanted = {"reward": np.where(valid, experience.reward, np.nan), "entropy": np.where(valid, randomness, np.nan)}
     ahead = range(FURTHEST + 1)

@@ -18,7 +18,7 @@ import pytest
 from rulax.agents import make_agent
 from rulax.evaluation.explain.alignment import advantages, align, cosine
 from rulax.evaluation.explain.inputs import answer, put_together, signals_of, take_apart
-from rulax.evaluation.explain.knowledge import prediction_logits
+from rulax.evaluation.explain.knowledge import prediction_logits, probes_of
 from rulax.evaluation.explain.record import Observed, Snapshot, number_episodes
 from rulax.evaluation.explain.reliance import Y, Z, without_predictions
 from rulax.evaluation.explain.trajectory import part_of, pick, scene, weights
@@ -71,6 +71,20 @@ def test_predictions_are_those_that_the_rule_has() -> None:
         found = prediction_logits(Observed(batch._replace(online=kept), np.zeros(()), np.zeros(()), None))
         assert list(found) == [*["y", "z"][: len(names)], "policy"]
         assert {each.shape[:2] for each in found.values()} == {batch.experience.action.shape}
+
+
+def test_an_observation_of_several_parts_is_probed_as_one() -> None:
+    batch = jax.tree.map(lambda x: np.concatenate([x] * 12, 1), random_batch(SMALL))  # enough episodes to probe
+    seen = np.random.default_rng(0).normal(size=(*batch.experience.first.shape, 6))
+    value, episodes = np.zeros(batch.experience.first.shape), number_episodes(batch.experience.first)
+
+    def probed(observation):
+        experience = batch.experience._replace(observation=observation)
+        return probes_of(Observed(batch._replace(experience=experience), value, episodes, None))
+
+    whole, parts = probed(seen), probed({"a": seen[..., :2], "b": seen[..., 2:].reshape(*seen.shape[:2], 2, 2)})
+    assert np.isfinite(whole["reward"]["observation"][0]["value"])
+    jax.tree.map(np.testing.assert_array_equal, parts, whole)
 
 
 def test_cosine() -> None:
