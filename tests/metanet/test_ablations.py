@@ -38,7 +38,8 @@ def test_a_rule_works_with_and_without(switch, on):
     assert set(targets) == expected
     loss, loss_metrics = disco(sizes).loss({}, taken(batch), targets, batch.experience)
     assert loss.shape == (T, B)
-    assert set(loss_metrics) == {f"{name}_loss" for name in expected} | {"entropy"}
+    spreads = {f"{name}_entropy" for name in expected - {"policy", "value"}}  # whose logits are those of distributions
+    assert set(loss_metrics) == {f"{name}_loss" for name in expected} | {"entropy"} | spreads
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((loss, targets, state, metrics, loss_metrics)))
 
 
