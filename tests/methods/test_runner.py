@@ -14,6 +14,7 @@ from rulax.commands.cli import main
 from rulax.commands.method import run as method
 from rulax.commands.method import setup
 from rulax.commands.method.record import Seed, interval, read_experiment
+from rulax.commands.method.settings import MethodConfig
 from rulax.commands.progress import Lines
 from rulax.errors import Interrupted, UserError
 from rulax.methods import base, catalogue
@@ -249,3 +250,14 @@ def test_a_chunk_without_a_meta_update_can_be_shown(tmp_path, capsys, monkeypatc
     code, _ = run(tmp_path, "--experiment", "numbers", "--seeds", "1")
     assert code == 1
     assert "  0.0 % · step 0 · value -" in capsys.readouterr().err
+
+
+def test_the_quick_suite_of_all_methods_is_short():
+    """Beside what has a goal there, only what takes minutes in full: CI waits for it."""
+    every = [experiment for name in catalogue.METHODS for experiment in catalogue.experiments_of(name)]
+    quick = setup.chosen(MethodConfig(method="all", suite="quick"))
+    assert {each.name for each in every} > {each.name for each in quick}
+    assert all(each.quick_goal is not None or each.minutes <= 3 for each in quick)
+    assert {f"{each.method}.{each.name}" for each in every if each.quick_goal is not None} <= {
+        f"{e.method}.{e.name}" for e in quick
+    }

@@ -17,6 +17,7 @@ from rulax.records import folder as folders
 from rulax.records.provenance import how_made
 
 KIND = "method"
+QUICK_MINUTES = 3  # of one seed of the full suite
 
 
 def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
@@ -47,8 +48,7 @@ def chosen(config: MethodConfig) -> list[Experiment]:
         if config.experiment:
             raise UserError("--experiment names one experiment of one method; with `all` leave it out")
         every = [experiment for method in METHODS for experiment in experiments_of(method)]
-        # What has a goal, but none that a minute could reach, would show nothing in the quick suite.
-        return [each for each in every if config.suite == "full" or each.goal is None or each.quick_goal is not None]
+        return every if config.suite == "full" else [each for each in every if is_quick(each)]
     if name not in METHODS and not own.is_own(name):
         known = [*METHODS, "list", "all"]
         # MFEC and NEC are systems of their own to whoever looks for them, and experiments of one method here.
@@ -66,6 +66,12 @@ def chosen(config: MethodConfig) -> list[Experiment]:
         hint = suggestion(config.experiment, names)
         raise UserError(f"{name} has no experiment '{config.experiment}'{hint}; it has {', '.join(names)}")
     return found
+
+
+def is_quick(experiment: Experiment) -> bool:
+    """Whether an experiment belongs to the quick suite of all methods."""
+    # What has a goal, but none that a minute could reach, would show nothing there; and what has none must at least be short.
+    return experiment.quick_goal is not None or (experiment.goal is None and experiment.minutes <= QUICK_MINUTES)
 
 
 def own_experiments(name: str) -> tuple[Experiment, ...]:

@@ -157,7 +157,7 @@ EXPERIMENTS = (
     experiment(
         "loss-evolution", "the loss network for agents with choices, by evolution", crossed("epg", "evolution", {}), None, None, 1
     ),
-    experiment("loss-backprop", "the loss network, by backprop", crossed("epg", "backprop", {})),
-    experiment("disco-evolution", "a small Disco rule, by evolution", crossed("disco", "evolution", SMALL_DISCO)),
-    experiment("disco-backprop", "a small Disco rule, by backprop", crossed("disco", "backprop", SMALL_DISCO)),
+    experiment("loss-backprop", "the loss network, by backprop", crossed("epg", "backprop", {}), minutes=4),
+    experiment("disco-evolution", "a small Disco rule, by evolution", crossed("disco", "evolution", SMALL_DISCO), minutes=20),
+    experiment("disco-backprop", "a small Disco rule, by backprop", crossed("disco", "backprop", SMALL_DISCO), minutes=30),
 )

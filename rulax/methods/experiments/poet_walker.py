@@ -78,6 +78,6 @@ WALKER = Experiment(
     goal=None,
     quick_goal=None,
     start=WalkerRun,
-    minutes=2,
+    minutes=11,
     unavailable=lambda: None if importlib.util.find_spec("Box2D") else "it needs Box2D: pip install 'rulax[box2d]'",
 )
