@@ -178,6 +178,8 @@ def test_mistakes_are_one_sentence():
     with pytest.raises(UserError, match=r"replay_correction must lie between 0 and 1, not 2"):
         make_recipe("dqn", {}, {"replay_correction": 2.0})
     with pytest.raises(UserError, match=r"replay_priority \(0.6\) orders what is replayed, but replay is 0"):
+        make_recipe("q_learning", {}, {"replay_priority": 0.6, "replay": 0.0})
+    with pytest.raises(UserError, match="needs a rule that says how far off each step was"):
         make_recipe("ppo", {}, {"replay_priority": 0.6})
     ppo = make_recipe("actor_critic", {}, {"replay_priority": 0.6, "replay": 0.5})
     with pytest.raises(ValueError, match="needs a rule that says how far off each step was"):
