@@ -25,6 +25,7 @@ from rulax.files import jsonable, read_json, write_json
 from rulax.records import folder as folders
 from rulax.records.provenance import how_made
 from rulax.report.study import write_study_page
+from rulax.text import duration
 
 KIND = "study"
 
@@ -148,7 +149,7 @@ class Part(Silent):
         before, left, facts = sum(steps[: self.number]), status.seconds_left, list(status.facts)
         if left is not None and self.others:
             # Rather no guess than one from a discovery that has not been made.
-            facts += [] if self.each else [f"{round(left / 60)} minutes left in this discovery"]
+            facts += [] if self.each else [f"{duration(left)} left in this discovery"]
             left = left + self.each * self.others if self.each else None
         self.shown.update(Status(before + status.step, sum(steps), facts, left))
 
