@@ -60,11 +60,12 @@ class Poet:
     children: int = 8  # mutants that are tried each time
     admitted: int = 1  # how many of them may join
     neighbours: int = 5  # by which novelty is measured
+    remembered: int = 5  # latest scores of a pair, all of which a newcomer must beat
     transfers: bool = True  # without: an agent learns only on the task for which it was copied from its parent
     inherits: bool = True  # without, and without transfers: only on the task for which it was made
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "transfer_every", "reproduce_every", "children", "admitted", "neighbours"):
+        for name in ("capacity", "transfer_every", "reproduce_every", "children", "admitted", "neighbours", "remembered"):
             if getattr(self, name) < 1:
                 raise ValueError(f"POET's {name} must be at least 1, not {getattr(self, name)}")
         if self.transfers and not self.inherits:
@@ -90,6 +91,7 @@ class World:
     fresh: bool = True  # whether it was neither too easy nor too hard for every agent that there had been
     retired: int | None = None  # the iteration
     best: float = -np.inf  # score, of all agents that were its own
+    recent: list[float] = dataclasses.field(default_factory=list)  # the latest scores of the agent that it has now
     agent: PyTree = None  # who reached it, as a member
     origin: int = 0  # the world whose agent it has now: its own, until another one's takes its place
     solver: int = 0  # the same, when the best score was reached
@@ -103,13 +105,9 @@ class Transfer(NamedTuple):
     target: int  # numbers of worlds
     source: int  # of the best candidate
     tuned: bool  # whether it had learned for a step on the target first
-    before: float
+    before: float  # the best of the target's latest scores
     after: float
-
-    @property
-    def accepted(self) -> bool:
-        """Whether the candidate took the target's place."""
-        return self.after > self.before
+    accepted: bool  # whether the candidate took the target's place
 
 
 class Candidate(NamedTuple):
@@ -174,14 +172,16 @@ class Trailblazer:
         self.scores, members = direct.diagonal().copy(), self.members
         best = best_candidates(direct, after, self.active)
         for target, found in best.items():
-            names = self._world(target).number, self._world(found.source).number
-            moved = Transfer(self.iteration, *names, found.tuned, float(self.scores[target]), found.score)
-            self.transfers.append(moved)
-            if moved.accepted:
+            world, source = self._world(target), self._world(found.source).number
+            bar = max([*world.recent, float(self.scores[target])])
+            # As it is and after learning, as in Enhanced POET: the best of many candidates owes one of its scores to luck.
+            accepted = bool(min(direct[found.source, target], after[found.source, target]) > bar)
+            self.transfers.append(Transfer(self.iteration, world.number, source, found.tuned, bar, found.score, accepted))
+            if accepted:
                 # From those before the round: who was replaced in it is still the one that was scored.
                 self._put(target, rows(tuned, found.source * number + target) if found.tuned else rows(members, found.source))
                 self.scores[target] = found.score
-                self._world(target).origin = moved.source
+                world.origin, world.recent = source, []
 
     # -- reproduction ----------------------------------------------------------------------------------------------------------
 
@@ -287,6 +287,7 @@ class Trailblazer:
         """Keep the best agent of every active task, and when it was solved."""
         for place in self.active:
             world = self._world(place)
+            world.recent = [*world.recent, float(self.scores[place])][-self.poet.remembered :]
             if self.scores[place] > world.best:
                 world.best, world.agent = float(self.scores[place]), jax.device_get(rows(self.members, place))
                 world.solver = world.origin

@@ -35,7 +35,7 @@ class LossNetwork(eqx.Module):
     hidden: Linear
     output: Linear
 
-    def __init__(self, key: Array, sizes: EpgSizes):
+    def __init__(self, key: Array, sizes: EpgSizes, first_std: float):
         keys = jax.random.split(key, 5)
         inputs = RECORDED, sizes.first_channels
         outputs = sizes.first_channels, sizes.second_channels
@@ -45,11 +45,11 @@ class LossNetwork(eqx.Module):
         )
         self.context = Linear(keys[2], sizes.second_channels, sizes.context)
         self.hidden = Linear(keys[3], READ + sizes.context, sizes.loss_hidden)
-        self.output = Linear(keys[4], sizes.loss_hidden, 1)
+        self.output = Linear(keys[4], sizes.loss_hidden, 1, first_std)
 
 
 def epg(sizes: EpgSizes = EpgSizes(), constants: EpgConstants = EpgConstants()) -> UpdateRule:
-    """A rule whose policy loss is a network with random weights, drawn by `init`.
+    """A rule whose policy loss is a network. At first it says 0: a random loss would teach or harm, by luck.
 
     x_t = (r_t, d_t, valid, log mu(a_t), V_t, A_t), over the latest `buffer` steps of the life; r, V and A standardised
     c = dense(mean over time of two convolutions of x)
@@ -97,7 +97,7 @@ def epg(sizes: EpgSizes = EpgSizes(), constants: EpgConstants = EpgConstants()) 
         value_part = constants.value_cost * value_loss(taken["value"], targets["return"], bins)
         return policy_loss + value_part, metrics | {"learned_loss": masked_mean(learned, experience.valid)}
 
-    return UpdateRule(base.heads, lambda key: LossNetwork(key, sizes), start, targets, loss)
+    return UpdateRule(base.heads, lambda key: LossNetwork(key, sizes, constants.first_std), start, targets, loss)
 
 
 def record(batch: Batch, made: PyTree, bins: Bins) -> Array:

@@ -31,6 +31,8 @@ class EpgConstants:
 
     ppo_share: float = setting(0.0, at_least=0, at_most=1)
     """Share of PPO's loss in the mixture: 1 is PPO itself. Discovery may let it fall from 1 (setting handover)."""
+    first_std: float = setting(0.0, at_least=0)
+    """Standard deviation of the loss network's last weights at first: with 0 it teaches nothing until it has been found."""
     discount: float = setting(0.99, at_least=0, at_most=1)
     """Discount of the value."""
     trace: float = setting(0.95, at_least=0, at_most=1)

@@ -20,7 +20,16 @@ from tests.learning.environments import Counter
 from tests.rules.data import B, T, gradients, init_params, make_targets, random_batch, taken_predictions, with_cut
 
 SIZES = EpgSizes(buffer=40, first_channels=3, second_channels=4, context=5, loss_hidden=6)
-ALONE, AS_PPO = epg(SIZES), epg(SIZES, EpgConstants(ppo_share=1.0))
+DRAWN = EpgConstants(first_std=0.3)  # a loss that says something
+ALONE, AS_PPO = epg(SIZES, DRAWN), epg(SIZES, EpgConstants(ppo_share=1.0))
+
+
+def test_at_first_it_teaches_nothing():
+    rule = epg(SIZES)
+    batch = random_batch(rule)
+    slopes = gradients(rule, batch, make_targets(rule, batch)[0])
+    assert not np.any(slopes["policy"])
+    assert np.any(slopes["value"])
 
 
 def test_with_a_share_of_one_it_is_ppo():

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.registry import make
@@ -80,7 +81,7 @@ class PoetRun(SeedRun):
         return learned * 2 * self.setup.evolving.pairs * self.agents.horizon
 
     def _chosen(self) -> Direct:
-        """The youngest worlds of each way that its remembered agents really solve, in episodes that nobody has seen."""
+        """The hardest worlds of each way that its remembered agents really solve, in episodes that nobody has seen."""
         found: dict[str, list[tuple[World, float]]] = {}
         for name, run in self.runs.items():
             candidates = [world for world in run.worlds if world.solved is not None]
@@ -106,19 +107,20 @@ class PoetRun(SeedRun):
 
     def test(self) -> Tested:
         direct = self.direct or self._chosen()
-        level = SHARE * self.setup.poet.solved
+        level, again = SHARE * self.setup.poet.solved, direct.again()
         counts: dict[str, float] = {}
         details: dict[str, float] = {}
         for name, run in self.runs.items():
             own = [index for index, (way, _, _) in enumerate(direct.worlds) if way == name]
             # Before direct evolution has had all of its steps, nothing is known to be out of its reach.
-            below = [index for index in own if direct.done() and direct.peaks[index] < level]
+            below = [index for index in own if direct.done() and again[index] < level]
             counts[name] = float(len(below))
             details |= {f"{name}: {what}": float(number) for what, number in facts(run, len(direct.solved[name])).items()}
             details[f"{name}: environments tested with direct ES"] = float(len(own))
             if own:
                 details[f"{name}: its mean return there"] = float(np.mean([direct.worlds[index][2] for index in own]))
                 details[f"{name}: peak of direct ES there, mean"] = float(np.mean(direct.peaks[own]))
+                details[f"{name}: the same, tested again"] = float(np.mean(again[own]))
         details[WORST_MARGIN] = float(min(counts["POET"] - WANTED, -counts.get(ABLATION, 0.0)))
         baselines = {name: count for name, count in counts.items() if name != "POET"}
         reference = Reference("all environments that were tested", float(self.setup.tested), "baseline")
@@ -128,7 +130,7 @@ class PoetRun(SeedRun):
         """What the page shows."""
         peaks = {}
         if self.direct is not None:
-            named = zip(self.direct.worlds, self.direct.peaks, strict=True)
+            named = zip(self.direct.worlds, self.direct.again(), strict=True)
             peaks = {(way, world.number): float(peak) for (way, world, _), peak in named}
         return story_of(self.agents.environment, self.setup.poet, self.runs, peaks, SHARE)
 
@@ -150,7 +152,12 @@ class Direct:
             tasks = [world.task for _, world, _ in self.worlds]
             self.tasks = stacked(tasks + tasks[:1] * (self.number - len(tasks)))
             keys = jax.random.split(jax.random.fold_in(run.key, len(PURPOSES)), self.number)
-            self.members = jax.jit(jax.vmap(run.agents.fresh))(keys)
+            self.members = self.best = jax.jit(jax.vmap(run.agents.fresh))(keys)
+
+    def again(self) -> np.ndarray:
+        """Returns of the best agents in episodes that have not chosen them: the highest of many scores is partly luck."""
+        key = jax.random.fold_in(jax.random.key(TEST_SEED), len(PURPOSES))
+        return self.run.tested(self.best, self.tasks, key)[: len(self.worlds)] if self.worlds else np.zeros(0)
 
     def done(self) -> bool:
         return not self.worlds or self.iteration >= self.total
@@ -164,6 +171,10 @@ class Direct:
         self.iteration += setup.direct_every
         self.learned += len(self.worlds) * setup.direct_every
         scores = self.run.tested(self.members, self.tasks, jax.random.fold_in(key, 1))
+        better = scores > np.pad(self.peaks, (0, self.number - len(self.worlds)))
+        self.best = jax.tree.map(
+            lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), self.members, self.best
+        )
         self.peaks = np.maximum(self.peaks, scores[: len(self.worlds)])
 
 
@@ -197,7 +208,7 @@ class CurriculumRun(PoetRun):
 TEST_SEED = 2019  # never a seed of training
 SETUPS: dict[Suite, PoetSetup] = {
     "quick": PoetSetup(Poet(capacity=6, children=6), iterations=400, ablation=False, tested=6, test_episodes=32),
-    "full": PoetSetup(),
+    "full": PoetSetup(Poet(reproduce_every=25), iterations=3000, tested=12),
 }
 # Its own sizes, because a minute is enough for easy environments only, and these ES solves as well.
 QUICK = PoetSetup(
