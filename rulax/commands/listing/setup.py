@@ -48,7 +48,7 @@ def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
 def describe(folder: Path) -> ListedRun:
     """One run in a few numbers. A run that was killed has no summary: then its metrics are counted."""
     # Lenient readers: one damaged run must not keep the others from being listed.
-    config, summary = read_json(folder / folders.CONFIG), read_json(folder / folders.SUMMARY)
+    config, summary = read_json(folder / folders.CONFIG), read_json(folder / folders.SUMMARY, folders.Summary)
     settings = config.get("settings", {})
     from rulax.records.rows import read_lines  # with numpy
 

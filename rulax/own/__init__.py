@@ -104,6 +104,8 @@ def _defined(module: ModuleType) -> str:
 
 def import_file(path: Path) -> ModuleType:
     """The module in a Python file, imported anew once the file has changed."""
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} cannot be read: it is not a regular file")
     try:
         content = path.read_bytes()
     except OSError as error:
