@@ -9,7 +9,9 @@ from typing import Any
 from rulax.commands.settings import read_values
 from rulax.errors import UserError, suggestion
 from rulax.files.reading import MOST_BYTES, MOST_YAML, blamed, misfit, parse_json, parse_yaml, read_bytes
+from rulax.own import consent
 from rulax.records import folder as folders
+from rulax.records import provenance
 from rulax.records.earlier import PARTS, complete
 
 PRESETS = Path(__file__).parent / "presets"
@@ -49,6 +51,8 @@ def load_preset(name: str, what: str = "preset") -> dict[str, Any]:
                 raise UserError(f"'{name}' is a suite, not a preset: rulax discover {name}")
             raise UserError(f"unknown preset '{name}'{suggestion(name, known, 'known: ' + ', '.join(known))}")
     values = read_settings(path, f"{what} {name}")
+    if not path.is_relative_to(PRESETS) and not (isinstance(values, dict) and provenance.is_ours(values)):
+        consent.doubt(values, f"{what} {name}")
     if values is None:
         return {}
     if not isinstance(values, dict):

@@ -20,6 +20,7 @@ import numpy as np
 from rulax.errors import UserError, suggestion
 from rulax.files.reading import blamed, parse_json, read_bytes
 from rulax.files.tensors import Damaged, not_finite, read_tensors
+from rulax.own import consent
 from rulax.records import checkpoint
 from rulax.records.earlier import before
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
@@ -102,7 +103,9 @@ def read(path: str | Path) -> tuple[Description, dict[str, np.ndarray]]:
         raise UserError(f"{path} is not a whole {ENDING} file: {error}") from None
     if metadata.get("kind") != KIND:
         raise UserError(f"{path} {other_kind(metadata, path)}")
-    return parse(metadata.get("agent", ""), path), tensors
+    description = parse(metadata.get("agent", ""), path)
+    consent.doubt(dataclasses.asdict(description), path)
+    return description, tensors
 
 
 def other_kind(metadata: Mapping[str, str], path: Path) -> str:

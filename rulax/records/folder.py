@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 from rulax.errors import UserError
 from rulax.files import load_json
 from rulax.files.reading import blamed
-from rulax.own import shown
+from rulax.own import consent, shown
+from rulax.records import provenance
 from rulax.records.earlier import complete
 
 CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM, SKILLS = (
@@ -124,5 +125,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a run."""
     if not (folder / CONFIG).exists():
         raise UserError(f"{folder} holds no run (there is no {CONFIG} in it)")
+    record = load_json(folder / CONFIG, form=Config)
+    if not provenance.is_ours(record):
+        consent.doubt(provenance.that_may_name_code(record), folder / CONFIG)
     with blamed(folder / CONFIG):
-        return complete(load_json(folder / CONFIG, form=Config))
+        return complete(record)
