@@ -198,8 +198,8 @@ def learned(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
     Agents of a discovery may fail and be reborn, and statistics may begin at infinity.
     """
-    rule = {name: array for name, array in state.items() if ".meta_params" in name}
-    return rule or {name: array for name, array in state.items() if re.search(r"\.params\b", name)}
+    rule = {name: array for name, array in state.items() if re.search(r"\bmeta_params\b", name)}
+    return rule or {name: array for name, array in state.items() if re.search(r"\bparams\b", name)}
 
 
 def settle(found: Checkpoint, path: Path) -> None:

@@ -46,7 +46,9 @@ def keep_turns(folder: Path, step: int) -> list[Turn]:
 
 def read_turns(folder: Path) -> list[Turn]:
     """All turns of a run folder; a line that a crash has cut off is left out."""
-    return read_json_lines(folder / folders.TURNS, is_turn)[0]
+    turns = read_json_lines(folder / folders.TURNS, is_turn)[0]
+    # Of one population: a damaged line may be a turn of more or fewer members.
+    return [turn for turn in turns if len(turn["parents"]) == len(turns[0]["parents"])]
 
 
 def is_turn(turn: Turn) -> bool:
@@ -65,6 +67,8 @@ def best_member(final: Sequence[float | None]) -> int:
 
 def ancestors(turns: Sequence[Turn], member: int) -> list[int]:
     """Who, after each turn, was the one that `member` goes back to, [turns]."""
+    if not turns:
+        return []
     line = [member]
     for turn in reversed(turns[1:]):
         line.append(turn["parents"][line[-1]])

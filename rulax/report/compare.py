@@ -51,6 +51,7 @@ CURVE_RESAMPLES = 500
 Found = dict[str, Any]
 
 
+@from_folder
 def write_compare_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a comparison."""
     return write_page(Path(folder) / folders.REPORT, *compare_page(Path(folder)))

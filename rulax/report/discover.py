@@ -48,6 +48,7 @@ CARD = (
 )
 
 
+@from_folder
 def write_discover_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
     return write_page(Path(folder) / folders.REPORT, *discover_page(Path(folder)))

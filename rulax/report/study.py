@@ -16,6 +16,7 @@ SCORES = {"held_out": "families held out", "validation": "validation families"}
 INTERVALS = "95 % intervals of the mean over discoveries (Student's t), which with three are wide."
 
 
+@from_folder
 def write_study_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a study."""
     return write_page(Path(folder) / folders.REPORT, *study_page(Path(folder)))

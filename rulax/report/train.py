@@ -27,6 +27,7 @@ METRICS_NOTE = "Each is a mean over the seeds and over what happened since the p
 MOST_FAINT = 10  # seeds that are drawn one by one
 
 
+@from_folder
 def write_train_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
     return write_page(Path(folder) / folders.REPORT, *train_page(Path(folder)))

@@ -74,7 +74,7 @@ def test_a_preset_imports_nothing_by_itself(here, capsys, line, record) -> None:
     assert main(["train", "--preset", preset.name, *SMALL]) == 2
     assert "--trust" in capsys.readouterr().err
     assert not IMPORTED.exists()
-    with pytest.raises(UserError, match="rulax.trust"):
+    with pytest.raises(UserError, match=r"rulax\.trust"):
         rulax.train(preset=preset.name)
     assert not IMPORTED.exists()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ INSTALLABLE = ("disco103",)  # rules that do not come with the package
 ListedRun = dict[str, Any]  # one row, by column
 COLUMNS = ("folder", "kind", "env", "rule", "seeds", "steps", "finished", "final_return", "score", "seconds", "broken_lines")
 TEXT, NUMBER = str | None, float | None
-FORMS = dict.fromkeys(("folder", "kind", "env", "rule", "command"), TEXT)
+FORMS: dict[str, Any] = dict.fromkeys(("folder", "kind", "env", "rule", "command"), TEXT)
 FORMS |= dict.fromkeys(("seeds", "steps", "budget", "final_return", "score", "seconds"), NUMBER)
 MOST_SHOWN = 200  # characters of a name
 SCORES = ("final_return", "score")  # numbers that mean something only between runs of the same kind
@@ -43,11 +44,19 @@ def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
         yield folder
     if not is_run or inside:
         # Not a recursive glob, which would also walk through every cell, checkpoint and event file below a run.
-        with os.scandir(folder) as entries:
-            below = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-        for path in below:
+        for path in folders_in(folder):
             # `inside` is not passed on: whoever names a comparison sees its cells, but not what is inside of those.
             yield from run_folders(Path(path))
+
+
+def folders_in(folder: Path) -> list[str]:
+    """The folders in a folder; what cannot be looked into (somebody else's, a link to itself) is passed over."""
+    found = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                found += [entry.path] if entry.is_dir() and not entry.name.startswith(".") else []
+    return sorted(found)
 
 
 def described(folder: Path) -> ListedRun:
