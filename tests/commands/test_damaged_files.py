@@ -26,9 +26,9 @@ ROW = {"seconds": 1.0, "episodes": 1, "return_per_seed": [1.0], "episodes_per_se
 
 def test_a_few_hundred_damaged_files(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("RULAX_CACHE", str(tmp_path / "cache"))
-    found = run(make_targets(tmp_path, small=True), mutants=400, seed=1, seconds=20, keep=None, say=lambda text: None)
+    found = run(make_targets(tmp_path, small=True), mutants=300, seed=1, seconds=20, keep=None, say=lambda text: None)
     assert found["samples"] == []
-    assert found["files"] > 500
+    assert found["files"] > 400
     assert min(found["accepted"], found["refused"]) > 100  # neither all nor nothing
 
 
@@ -46,10 +46,10 @@ def test_every_bit_of_a_sealed_file_counts(tmp_path) -> None:
                 found, _ = read_tensors(bytes(damaged))
             except Damaged:
                 continue
-            # Only in the name under which the seal stands, without which a file would count as never sealed.
             raise AssertionError(f"bit {bit} of byte {place} was accepted: {whole[place : place + 10]!r} {found}")
-    with pytest.raises(Damaged, match="truncated"):
-        read_tensors(whole[:-1])
+    for cut in (0, 7, 8, 20, len(whole) - 1):
+        with pytest.raises(Damaged):
+            read_tensors(whole[:cut])
 
 
 def test_the_checkpoint_before_a_damaged_one_is_used(tmp_path) -> None:
@@ -146,7 +146,7 @@ def test_json_that_is_refused(text) -> None:
     "text",
     [
         *("2020-01-01", "a: 2020-13-45", "{null: 1}", "[a]: 1", "{[a]: 1}", "a: &x [*x]", "!!python/object:os.x", "a: .nan"),
-        *("[" * 3000, "a: " + "9" * 5000, "\x00"),
+        *("[" * 1000, "a: " + "9" * 5000, "\x00"),
     ],
     ids=lambda text: text[:12],
 )
