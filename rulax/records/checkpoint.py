@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,12 @@ class Checkpoint(NamedTuple):
     format: int = earlier.FORMAT
     source: Path | None = None  # the file
     note: str = ""  # why it is not the last one, as a sentence for the user
+
+
+class Facts(TypedDict):
+    """What every run says beside its tensors."""
+
+    step: int
 
 
 def is_key(leaf: Any) -> bool:
@@ -190,7 +196,8 @@ def read(path: Path, form: Any = dict[str, Any]) -> Checkpoint:
 def out_of_bounds(facts: Mapping[str, Any]) -> str:
     """Which number is none that a run can have, as part of a sentence."""
     least = {"step": 0, "window": 1, "seconds": 0, "bad": 0, "evaluated": -1}
-    return next((f"{name} is {facts[name]}" for name, bound in least.items() if name in facts and facts[name] < bound), "")
+    beyond = (name for name, bound in least.items() if misfit(facts.get(name, bound), float) or facts.get(name, bound) < bound)
+    return next((f"{name} is {facts[name]!r}" for name in beyond), "")
 
 
 def learned(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -156,7 +156,11 @@ def bring(cell: Cell, sources: list[Source]) -> list[str]:
     if not same:
         return []
     source, best = max(same, key=lambda pair: (done(pair[1], pair[0].config), made(pair[1])))
-    shutil.copytree(best.folder, cell.folder, dirs_exist_ok=True)
+    try:
+        # Links as links: behind one may be a device, which has no end.
+        shutil.copytree(best.folder, cell.folder, symlinks=True, dirs_exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{best.folder} cannot be copied: {error}") from None
     if all(final(each) == final(best) for _, each in same if finished(each)):
         return []
     both = " and ".join(str(each.folder) for each, _ in same)

@@ -271,7 +271,7 @@ def restore(run: Run) -> tuple[Prepared, Any]:
     check_own(folders.read_config(run.folder), str(run.folder), *run.own)
     prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
-    found = checkpoint.load(path, dict[str, Any])
+    found = checkpoint.load(path, checkpoint.Facts)
     if found.note:
         print(found.note, file=sys.stderr)
     state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
