@@ -179,7 +179,7 @@ def changed_value(value: Any, rng: random.Random, marks: dict[str, str]) -> Any:
         marks[mark := f"MARK{len(marks)}"] = rng.choice(RAW)
         return mark
     if kind < 0.3 and isinstance(value, int | float):
-        return rng.choice((-value, value + 1, value * 10**6, float(value), str(value)))
+        return rng.choice((-value, value + 1, value * 10**6, value / 3 if abs(value) < 1e300 else 0.1, str(value)))
     if kind < 0.4 and isinstance(value, str):
         return rng.choice((value[:-1], value * 3, f"{value}:", rng.choice(WORDS)))
     return rng.choice(ODD)

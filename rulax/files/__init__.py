@@ -23,15 +23,18 @@ SEAL, SEALED_BY = "seal", "sealed_by"  # in the metadata of safetensors files: o
 ABANDONED = 24 * 3600  # seconds after which another machine's temporary file counts as left behind
 
 
-def write_atomically(path: Path, content: bytes | bytearray | str) -> None:
-    """Write beside the file, then move into place: a crash leaves the old file or the new one, never half of it."""
-    data = content.encode() if isinstance(content, str) else content
+def write_atomically(path: Path, content: bytes | str | list[memoryview]) -> None:
+    """Write beside the file, then move into place: a crash leaves the old file or the new one, never half of it.
+
+    The content may be in pieces, which saves a copy of the whole.
+    """
+    pieces = content if isinstance(content, list) else [content.encode() if isinstance(content, str) else content]
     sweep(path.parent)
     # In the same folder, because a rename is atomic only within a file system; with the process in its name, because two may write.
     temporary = path.with_name(f".{path.name}.{HOST}-{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            file.writelines(pieces)
             file.flush()
             # Without it, a power cut after the rename could leave a name with no content behind it.
             os.fsync(file.fileno())

@@ -31,10 +31,9 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappi
     # The library stores raw memory, so strides must be the plain ones. The reshape brings back scalars, which ascontiguousarray
     # turns into vectors.
     contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
-    data = bytearray(serialise(contiguous, {**metadata, SEALED_BY: METHOD, SEAL: BLANK}))
-    place = _place(data, BLANK)
-    data[place : place + len(BLANK)] = hashlib.sha256(data).hexdigest().encode()
-    write_atomically(path, data)
+    data = serialise(contiguous, {**metadata, SEALED_BY: METHOD, SEAL: BLANK})
+    place, view, seal = _place(data, BLANK), memoryview(data), hashlib.sha256(data).hexdigest().encode()
+    write_atomically(path, [view[:place], memoryview(seal), view[place + len(BLANK) :]])
 
 
 def read_tensors(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -87,6 +86,6 @@ def not_finite(tensors: Mapping[str, np.ndarray]) -> str:
     return next((name for name, array in floats if array.dtype.kind in "fc" and not np.isfinite(array).all()), "")
 
 
-def _place(data: bytes | bytearray, seal: str) -> int:
+def _place(data: bytes, seal: str) -> int:
     """Where the digits of the seal stand in the header; -1 if they do not."""
     return data.find(f'"{seal}"'.encode(), 8, 8 + int.from_bytes(data[:8], "little")) + 1 or -1

@@ -47,12 +47,14 @@ def waits(cell: Cell, config: CompareConfig) -> bool:
     """Whether a cell is trained and not yet evaluated."""
     if not config.eval_episodes or cell.purpose != SCORE or not finished(cell) or failure(cell) is not None:
         return False
-    return not (cell.folder / EVALUATION).exists()
+    return not read_evaluation(cell)  # a damaged one is made again
 
 
 def read_evaluation(cell: Cell) -> dict[str, Any]:
     """What its agents earned in their evaluation; empty if there was none."""
-    return read_json(cell.folder / EVALUATION, Evaluated)
+    found = read_json(cell.folder / EVALUATION, Evaluated)
+    whole = found and [len(each) for each in found["returns"]] == [found["episodes"]] * cell.config.seeds
+    return found if whole else {}
 
 
 def evaluate_cell(cell: Cell, config: CompareConfig) -> None:
