@@ -246,5 +246,5 @@ def literal(text: str) -> Any:
         text = text.capitalize()
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):  # the last two: brackets by the thousand
         return text

@@ -47,8 +47,12 @@ def keep_turns(folder: Path, step: int) -> list[Turn]:
 def read_turns(folder: Path) -> list[Turn]:
     """All turns of a run folder; a line that a crash has cut off is left out."""
     turns = read_json_lines(folder / folders.TURNS, is_turn)[0]
-    # Of one population: a damaged line may be a turn of more or fewer members.
-    return [turn for turn in turns if len(turn["parents"]) == len(turns[0]["parents"])]
+    # Of one population: a damaged line may be a turn of other members or hyper-parameters.
+    return [turn for turn in turns if _kind(turn) == _kind(turns[0])]
+
+
+def _kind(turn: Turn) -> tuple[int, set[str]]:
+    return len(turn["parents"]), set(turn["hyperparameters"])
 
 
 def is_turn(turn: Turn) -> bool:
