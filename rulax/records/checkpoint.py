@@ -211,8 +211,12 @@ def learned(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def settle(found: Checkpoint, path: Path) -> None:
     """Before a run goes on from an earlier checkpoint: it takes the place of the damaged one, which would displace it otherwise."""
-    if found.source not in (None, path):
-        os.replace(found.source, path)
+    if found.source in (None, path):
+        return
+    try:
+        os.replace(found.source, path)  # type: ignore[arg-type]
+    except OSError as error:
+        raise UserError(f"{path} cannot be replaced: {error.strerror or error}; move it away") from None
 
 
 def read_tensors(data: bytes) -> dict[str, np.ndarray]:
