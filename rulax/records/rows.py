@@ -18,7 +18,6 @@ from rulax.records import folder as folders
 from rulax.text import plural
 
 Row = dict[str, Any]
-Measured = float | str | list[float | None] | dict[str, Any] | None  # what any other column may hold
 
 
 class KnownColumns(TypedDict, total=False):
@@ -260,13 +259,11 @@ def read_lines(folder: Path, whole: Callable[[Row], bool] = lambda row: True) ->
 
 
 def is_row(row: Row) -> bool:
-    """Whether a line has the form of a row: all that rows have in common are numbers, alone or one for each seed."""
+    """Whether a line has the form of a row; what callbacks and methods add to it may be anything."""
     if "step" not in row or misfit(row, KnownColumns) or row["step"] < 0:
         return False
     returns, episodes = row.get("return_per_seed"), row.get("episodes_per_seed")
-    if returns is not None and (episodes is None or len(returns) != len(episodes)):
-        return False
-    return not any(misfit(value, Measured) for name, value in row.items() if name not in KnownColumns.__annotations__)
+    return returns is None or (episodes is not None and len(returns) == len(episodes))
 
 
 def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:
