@@ -52,6 +52,7 @@ _PUBLIC = {
     "rule": ("rulax.rules.registry", "make_rule"),
     "study": ("rulax.api", "study"),
     "train": ("rulax.api", "train"),
+    "trust": ("rulax.api", "trust"),
     "tune": ("rulax.api", "tune"),
     "watch": ("rulax.api", "watch"),
 }
@@ -78,6 +79,7 @@ __all__ = [
     "rule",
     "study",
     "train",
+    "trust",
     "tune",
     "watch",
 ]

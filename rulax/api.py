@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 from rulax import own
 from rulax.commands.compare.settings import CompareConfig
 from rulax.commands.discover.settings import DiscoverConfig
-from rulax.commands.evaluate.run import evaluate
-from rulax.commands.play.run import play
+from rulax.commands.evaluate import run as evaluating
+from rulax.commands.play import run as playing
 from rulax.commands.settings import read_values, settings_keys
-from rulax.commands.train.agent import load_agent
-from rulax.commands.train.result import Run, load, own_objects
+from rulax.commands.train import agent as agents
+from rulax.commands.train import result as results
+from rulax.commands.train.result import Run, own_objects
 from rulax.commands.train.settings import TrainConfig, build_train
 from rulax.commands.tune.settings import TuneConfig
 from rulax.errors import UserError
+from rulax.own import consent
+from rulax.own.consent import trust
 from rulax.text import merge_options
 
 if TYPE_CHECKING:
@@ -44,11 +47,17 @@ __all__ = [
     "play",
     "study",
     "train",
+    "trust",
     "tune",
     "watch",
 ]
 
+# What they are given are the user's own words, as on the command line.
+evaluate, play = consent.from_python(evaluating.evaluate), consent.from_python(playing.play)
+load, load_agent = consent.from_python(results.load), consent.from_python(agents.load_agent)
 
+
+@consent.from_python
 def train(
     env: Any = None,
     rule: Any = None,
@@ -105,6 +114,7 @@ def train(
     return start(build_train(values), out is not None, environment, recipe, callbacks)
 
 
+@consent.from_python
 @own.holding()
 def compare(
     envs: Any = None,
@@ -143,6 +153,7 @@ def compare(
     return compare_from(read_values(CompareConfig, {name: value for name, value in values.items() if value is not None}))
 
 
+@consent.from_python
 def merge(folders: Iterable[str | Path], out: str | Path | None = None) -> Comparison:
     """Put comparisons together that were shared out: `rulax.merge(["runs/part-1", "runs/part-2"], out="runs/whole").table`.
 
@@ -155,6 +166,7 @@ def merge(folders: Iterable[str | Path], out: str | Path | None = None) -> Compa
     return merge_from({"merge": tuple(map(str, folders)), "quiet": True, **({"out": str(out)} if out else {})})
 
 
+@consent.from_python
 @own.holding()
 def tune(
     env: Any = None,
@@ -213,6 +225,7 @@ def _written(name: str, tried: Any) -> str:
     return ",".join("x".join(map(str, each)) if isinstance(each, list | tuple) else str(each) for each in tried)
 
 
+@consent.from_python
 @own.holding()
 def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> DiscoveryRun:
     """Discover a rule: `run = rulax.discover("grids", steps=100)`, then `run.rule_path`, `run.scores`, `run.rows`, `run.plot()`.
@@ -235,6 +248,7 @@ def discover(suite: Any = None, steps: Any = None, out: str | Path | None = None
     return discover_from(read_values(DiscoverConfig, {name: value for name, value in values.items() if value is not None}))
 
 
+@consent.from_python
 @own.holding()
 def explain(rule: Any = None, env: Any = None, steps: Any = None, out: str | Path | None = None, **overrides: Any) -> Explanation:
     """Explain a rule: `rulax.explain("disco103").page` is the page, `.results` its numbers.
@@ -253,6 +267,7 @@ def explain(rule: Any = None, env: Any = None, steps: Any = None, out: str | Pat
     return explain_from({name: value for name, value in values.items() if value is not None})
 
 
+@consent.from_python
 @own.holding()
 def method(name: Any = None, experiment: str | None = None, out: str | Path | None = None, **overrides: Any) -> MethodResults:
     """Run experiments of the meta-RL family: `rulax.method("rl2", experiment="bandit-10x5", seeds=3).records`.
@@ -272,6 +287,7 @@ def method(name: Any = None, experiment: str | None = None, out: str | Path | No
     return MethodResults(*method_from({name: value for name, value in values.items() if value is not None}))
 
 
+@consent.from_python
 @own.holding()
 def study(
     name: Any = None, points: Any = None, seeds: int | None = None, out: str | Path | None = None, **overrides: Any

@@ -27,8 +27,14 @@ SYNONYMS = {
 }
 
 
+LONGEST = 1500  # characters of a message
+
+
 class UserError(ValueError):
     """The input cannot be used; nothing has been changed on disk."""
+
+    def __str__(self) -> str:
+        return readable(super().__str__(), LONGEST)
 
 
 class TrainingStopped(RuntimeError):
@@ -43,6 +49,14 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, run: Any = None):
         super().__init__(message)
         self.run = run
+
+
+def readable(text: str, most: int) -> str:
+    """Text that may quote a file, for a terminal: at most so many characters, and nothing in it that a terminal would obey."""
+    # Cut first: to escape a gigabyte takes minutes. Of the end some is kept, because there stands what to do.
+    if len(text) > most:
+        text = f"{text[: most - most // 3]} … {text[-(most // 3) :]}"
+    return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
 
 
 def matches(word: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -205,7 +205,7 @@ def to_options(label: str, value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return {str(name): option for name, option in value.items()}
     options = {}
-    for part in [value] if isinstance(value, str) else value:
+    for part in value if isinstance(value, list | tuple) else [value]:
         name, equals, text = str(part).partition("=")
         if not equals or not name:
             raise UserError(f"{label} expects KEY=VALUE, not {part!r}")
@@ -246,5 +246,5 @@ def literal(text: str) -> Any:
         text = text.capitalize()
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):  # the last two: brackets by the thousand
         return text

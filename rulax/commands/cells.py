@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from rulax.commands.driver import Clock
 from rulax.commands.fields import changeable
@@ -71,6 +71,16 @@ class Cost(NamedTuple):
     cpu_seconds: float = 0.0
 
 
+class _Reason(TypedDict):
+    reason: str
+
+
+class Failed(_Reason, total=False):
+    """The form of the file that says why a cell could not be trained."""
+
+    most_restarts: int
+
+
 # -- what has become of a cell ---------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +98,7 @@ def finished(cell: Cell) -> bool:
 
 def failure(cell: Cell) -> str | None:
     """Why a cell could not be trained to its end, if so; an environment that failed too often may be allowed more by now."""
-    facts = read_json(cell.folder / FAILED)
+    facts = read_json(cell.folder / FAILED, Failed)
     if not facts:
         return None
     # Failures without a limit, such as a loss that is no number, would happen again: the default makes the comparison false.
@@ -97,7 +107,7 @@ def failure(cell: Cell) -> str | None:
 
 def cost_of(cell: Cell) -> Cost:
     """What it has cost so far."""
-    return Cost(**read_json(cell.folder / COST))
+    return Cost(**read_json(cell.folder / COST, Cost))
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from rulax.commands.tune.settings import TuneConfig
 from rulax.commands.watch.settings import WatchConfig
 from rulax.envs.suites import SUITES as COMPARED
 from rulax.errors import Interrupted, TrainingStopped, UserError, suggestion
+from rulax.own import consent
 from rulax.parallel.allocation import keep_freed_memory
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
@@ -239,6 +240,7 @@ def dispatch(arguments: list[str]) -> int:
     if "-h" in rest or "--help" in rest:
         print(command_help(name))
         return DONE
+    consent.begin(rest, consent.FLAG in rest)
     values = parse(parser, command.config, rest)
     return load_function(command.function)(values)
 

@@ -14,11 +14,13 @@ import typing
 from typing import Any, NoReturn
 
 from rulax.commands.fields import field_docs, field_types, flag_name, in_order
-from rulax.commands.settings import known_keys, parts_of
+from rulax.commands.settings import Computing, known_keys, parts_of
 from rulax.errors import UserError, suggestion
+from rulax.own import consent
 from rulax.settings import earlier_names
 from rulax.text import choices_of, convert
 
+TRUST = "Import the code that a preset, a run folder or an agent file names; otherwise only what this line names is imported."
 METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
@@ -65,6 +67,9 @@ def make_parser(prog: str, cls: type, summary: str) -> Parser:
                     add_flag(group(parser, groups, heading), inner, part, show_default=False)
         elif not field.metadata.get("hidden"):
             add_flag(group(parser, groups, field.metadata["group"]), field, cls, show_default=True)
+    if issubclass(cls, Computing):
+        # Not a setting: a preset could give one, and whom to trust is nothing that a file may say.
+        group(parser, groups, "run").add_argument(consent.FLAG, action="store_true", default=argparse.SUPPRESS, help=TRUST)
     group(parser, groups, "help").add_argument("-h", "--help", action="help", help="Show this and leave.")
     return parser
 
@@ -129,6 +134,7 @@ def parse(parser: Parser, cls: type, arguments: list[str]) -> dict[str, Any]:
             raise UserError(f"unknown flag {name}{hint}")
     # Not parse_args: what it does not place may be more environments, which are collected below.
     namespace, extra = parser.parse_known_args(arguments)
+    vars(namespace).pop(consent.FLAG.strip("-"), None)  # see cli.py
     for field in positionals(cls):
         if typing.get_origin(known[field.name]) is tuple:  # argparse takes only those that stand together
             words = [*getattr(namespace, field.name, []), *(word for word in extra if not word.startswith("-"))]

@@ -8,6 +8,10 @@ from typing import Any
 
 from rulax.commands.settings import read_values
 from rulax.errors import UserError, suggestion
+from rulax.files.reading import MOST_BYTES, MOST_YAML, blamed, misfit, parse_json, parse_yaml, read_bytes
+from rulax.own import consent
+from rulax.records import folder as folders
+from rulax.records import provenance
 from rulax.records.earlier import PARTS, complete
 
 PRESETS = Path(__file__).parent / "presets"
@@ -46,15 +50,9 @@ def load_preset(name: str, what: str = "preset") -> dict[str, Any]:
             if name in preset_names(suites=True):
                 raise UserError(f"'{name}' is a suite, not a preset: rulax discover {name}")
             raise UserError(f"unknown preset '{name}'{suggestion(name, known, 'known: ' + ', '.join(known))}")
-    import yaml  # here, because most commands never read a preset
-
-    try:
-        values = yaml.safe_load(path.read_text())  # JSON is YAML
-    except OSError as error:
-        raise UserError(f"{what} {name} cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
-        raise UserError(f"{what} {name} is not valid YAML or JSON{'' if mark is None else f' (line {mark.line + 1})'}") from None
+    values = read_settings(path, f"{what} {name}")
+    if not path.is_relative_to(PRESETS) and not (isinstance(values, dict) and provenance.is_ours(values)):
+        consent.doubt(values, f"{what} {name}")
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -62,8 +60,23 @@ def load_preset(name: str, what: str = "preset") -> dict[str, Any]:
     # Only a config.json records versions; from such a file the settings are collected out of its parts, under today's names.
     if "versions" not in values:
         return values
-    record = complete(values)
+    if problem := misfit(values, folders.Config):
+        raise UserError(f"{what} {name} cannot be read: {problem}")
+    with blamed(f"{what} {name}"):
+        record = complete(values)
     return {name: value for part in ("settings", *PARTS) for name, value in record.get(part, {}).items()}
+
+
+def read_settings(path: Path, what: str) -> Any:
+    """The content of a file in YAML or JSON."""
+    try:
+        data = read_bytes(path, MOST_BYTES if path.suffix == ".json" else MOST_YAML)
+    except UserError as error:
+        raise UserError(f"{what} cannot be read: {str(error).removeprefix(f'{path} cannot be read: ')}") from None
+    try:
+        return parse_json(data) if path.suffix == ".json" else parse_yaml(data)
+    except ValueError as error:
+        raise UserError(f"{what} is not valid YAML or JSON: {error}") from None
 
 
 def read_preset(cls: type, name: str, ignored: frozenset[str] = frozenset()) -> dict[str, Any]:

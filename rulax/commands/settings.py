@@ -62,6 +62,8 @@ class Running(Resumable):
     """Seed of all random numbers."""
     checkpoint_minutes: float = setting(5.0, "run", above=0, on_resume=True)
     """Minutes between checkpoints; there is always one at the start and one at the end."""
+    checkpoints: int = setting(2, "run", at_least=1, on_resume=True)
+    """How many of the last checkpoints to keep: should one turn out to be damaged, a run goes on from the one before."""
     precision: Literal["default", "float32", "bfloat16"] = setting("default", "run")
     """Precision of matrix products."""
 

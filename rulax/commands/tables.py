@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rulax.files import load_json
+from rulax.files.reading import blamed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +36,8 @@ class Tables:
     @property
     def table(self) -> str:
         """The tables as text."""
-        return as_text(self.print_tables)
+        with blamed(self.folder / self.file):
+            return as_text(self.print_tables)
 
     def print_tables(self, console: Any) -> None:
         """Write the tables to a console."""

@@ -268,6 +268,8 @@ def _make_adapted(name: str, options: dict[str, Any]) -> Environment | HostEnvir
         if name != environment_id:
             raise MissingExtra(f"'{name}' needs {family.package}, which is not installed: {family.install}")
         raise _unknown(name)
+    if ":" in environment_id:
+        own.consent.check(environment_id.rpartition(":")[0])  # which the adapter imports
     if re.match(r".+\.py:", environment_id):  # importing the file registers the id
         file, _, environment_id = environment_id.rpartition(":")
         own.import_file(Path(file))

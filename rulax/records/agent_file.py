@@ -18,7 +18,9 @@ import jax
 import numpy as np
 
 from rulax.errors import UserError, suggestion
-from rulax.files import safetensors_metadata
+from rulax.files.reading import blamed, parse_json, read_bytes
+from rulax.files.tensors import Damaged, not_finite, read_tensors
+from rulax.own import consent
 from rulax.records import checkpoint
 from rulax.records.earlier import before
 from rulax.rules.base import Recipe, UpdateRule, no_params, no_state
@@ -96,18 +98,14 @@ def read(path: str | Path) -> tuple[Description, dict[str, np.ndarray]]:
     """Description and tensors of an agent file; anything else is refused with a sentence that says what it is."""
     path = Path(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise UserError(f"{path} is too large for an agent file")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-    try:
-        tensors, metadata = checkpoint.read_tensors(data), safetensors_metadata(data)
-    except checkpoint.UNREADABLE:
-        raise UserError(f"{path} is not a whole {ENDING} file: it is damaged or of another kind") from None
+        tensors, metadata = read_tensors(read_bytes(path, MAX_BYTES))
+    except Damaged as error:
+        raise UserError(f"{path} is not a whole {ENDING} file: {error}") from None
     if metadata.get("kind") != KIND:
         raise UserError(f"{path} {other_kind(metadata, path)}")
-    return parse(metadata.get("agent", ""), path), tensors
+    description = parse(metadata.get("agent", ""), path)
+    consent.doubt(dataclasses.asdict(description), path)
+    return description, tensors
 
 
 def other_kind(metadata: Mapping[str, str], path: Path) -> str:
@@ -122,9 +120,9 @@ def other_kind(metadata: Mapping[str, str], path: Path) -> str:
 def parse(text: str, path: Path) -> Description:
     """The description, with a value of the right type for every key and no other key."""
     try:
-        found = json.loads(text)
+        found = parse_json(text)
         version = found.pop("format")
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, LookupError, AttributeError, TypeError):
         raise UserError(f"{path} has no readable description of its agent") from None
     if version != FORMAT:
         raise UserError(f"{path} has format {version}, which this version of rulax cannot read; it reads format {FORMAT}")
@@ -168,22 +166,17 @@ def restore(
             )
     description = dataclasses.replace(description, network={**description.network, **(network or {})})
     check_environment(description, environment, path)
-    try:
-        skeleton = jax.eval_shape(lambda: build(description, environment, path, make_agent))
-    except UserError:
-        raise
     # Whatever a damaged description makes the layers raise: the file is to blame.
-    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-        raise UserError(f"{path} describes an agent that cannot be built: {error}") from None
+    with blamed(f"{path} describes an agent that cannot be built: it"):
+        skeleton = jax.eval_shape(lambda: build(description, environment, path, make_agent))
     problem = f"{path} does not fit its own description"
     parts = {what: {f"{checkpoint.STATE}{name.removeprefix(what)}": array for name, array in tensors.items() if begins(name, what)}
              for what in (AGENT, TASK)}  # fmt: skip
     for name in tensors:
         if not any(begins(name, what) for what in parts):
             raise UserError(f"{problem}: it holds an unknown tensor '{name}'")
-    for name, array in tensors.items():
-        if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(np.asarray(array, np.float64)).all():
-            raise UserError(f"{problem}: the tensor '{name}' holds numbers that are not finite")
+    if name := not_finite(tensors):
+        raise UserError(f"{problem}: the tensor '{name}' holds numbers that are not finite")
     agent = checkpoint.restore(parts[AGENT], skeleton, problem)
     if description.task != "random":
         return agent, None

@@ -6,25 +6,27 @@ Nothing is ever unpickled: a checkpoint from a stranger can at worst be refused.
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError
 
 from rulax.errors import UserError
-from rulax.files import safetensors_metadata, write_atomically
+from rulax.files.reading import misfit, parse_json, read_bytes
+from rulax.files.tensors import Damaged, not_finite, write_tensors
+from rulax.files.tensors import read_tensors as read_tensors_of
 from rulax.records import earlier
 from rulax.types import PyTree
 
 STATE, PENDING = "state", "pending"
-UNREADABLE = (SafetensorError, KeyError, ValueError)  # what reading a damaged safetensors file raises
-DTYPES = {"BOOL": np.bool_, "BF16": jnp.bfloat16, "F16": np.float16, "F32": np.float32, "F64": np.float64} | {
-    f"{letter}{bits}": np.dtype(f"{kind}{bits}") for letter, kind in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
-}
+UNREADABLE = (Damaged,)  # what reading a damaged safetensors file raises
+KEPT = 2  # checkpoints, unless a setting says otherwise
+MOST_BYTES = 2**38  # of a checkpoint: more than any machine's memory that writes one
 
 
 class Checkpoint(NamedTuple):
@@ -34,6 +36,14 @@ class Checkpoint(NamedTuple):
     pending: dict[str, np.ndarray]  # the unfinished row of metrics
     facts: dict[str, Any]  # step, seconds, fingerprint, ...
     format: int = earlier.FORMAT
+    source: Path | None = None  # the file
+    note: str = ""  # why it is not the last one, as a sentence for the user
+
+
+class Facts(TypedDict):
+    """What every run says beside its tensors."""
+
+    step: int
 
 
 def is_key(leaf: Any) -> bool:
@@ -97,48 +107,121 @@ def restore(tensors: Mapping[str, np.ndarray], skeleton: PyTree, problem: str) -
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
 
 
-def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[str, Any]) -> None:
-    """Write a checkpoint; the file is replaced as a whole or not at all. `pending` is the unfinished row of metrics."""
+# -- files ---------------------------------------------------------------------------------------------------------------------
+
+
+def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[str, Any], keep: int = KEPT) -> None:
+    """Write a checkpoint; the file is replaced as a whole or not at all. The ones before it stay, until there are `keep`.
+
+    Args:
+        path: of the file.
+        state: of the run.
+        pending: the unfinished row of metrics.
+        facts: step, seconds, fingerprint, ...
+        keep: how many checkpoints there are to be in all.
+    """
     tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
+    # Before the new one is in place: at no moment is there less than one whole checkpoint under the usual name.
+    keep_earlier(path, keep)
     write_tensors(path, tensors, {"rulax": json.dumps({"format": earlier.FORMAT, **facts})})
 
 
-def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: dict[str, str]) -> None:
-    """A safetensors file, replaced as a whole or not at all."""
-    from safetensors.numpy import save as serialise
+def earlier_one(path: Path, number: int) -> Path:
+    """Where the checkpoint before the last is (1), the one before that (2), and so on."""
+    return path.with_name(f"{path.stem}.{number}{path.suffix}") if number else path
 
-    # The library stores raw memory, so strides must be the plain ones. The reshape brings back scalars, which ascontiguousarray
-    # turns into vectors.
-    contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
-    write_atomically(path, serialise(contiguous, metadata))
+
+def earlier_ones(path: Path) -> list[Path]:
+    """Those that there are, the youngest first."""
+    name = re.compile(rf"{re.escape(path.stem)}\.([1-9]\d*){re.escape(path.suffix)}")
+    found = {path: match for path in path.parent.glob(f"{path.stem}.*") if (match := name.fullmatch(path.name))}
+    return sorted(found, key=lambda each: int(found[each][1]))
+
+
+def keep_earlier(path: Path, keep: int) -> None:
+    """Make room for another checkpoint: each becomes the one before, and those that are too many go."""
+    for each in reversed(earlier_ones(path)):
+        number = int(each.name.removeprefix(f"{path.stem}.").removesuffix(path.suffix))
+        each.unlink() if number >= keep - 1 else os.replace(each, earlier_one(path, number + 1))
+    if keep < 2 or not path.exists():
+        return
+    try:
+        os.link(path, earlier_one(path, 1))
+    # Where a file cannot have two names it is away until the new one is written; reading finds the one before.
+    except OSError:
+        os.replace(path, earlier_one(path, 1))
+
+
+def load(path: Path, form: Any = dict[str, Any]) -> Checkpoint:
+    """Read the last checkpoint that is whole, or say in one sentence why none can be read.
+
+    Args:
+        path: of the last one; should it be damaged, the ones before it are tried, and `note` says so.
+        form: of the facts, as in `misfit`.
+    """
+    problem = ""
+    for each in (path, *earlier_ones(path)):
+        try:
+            found = read(each, form)
+        except (Damaged, UserError) as error:
+            problem = problem or f"{path} is not a readable checkpoint: {error}"
+            continue
+        return found._replace(note=f"{problem}; using the one before it, of step {found.facts.get('step')}") if problem else found
+    # The commonest reason, and no damage at all.
+    if not path.exists():
+        raise UserError(f"{path.parent} holds no checkpoint to go on from")
+    raise UserError(problem)
+
+
+def read(path: Path, form: Any = dict[str, Any]) -> Checkpoint:
+    """One checkpoint; `Damaged` or a `UserError` if it is not whole."""
+    tensors, metadata = read_tensors_of(read_bytes(path, MOST_BYTES))
+    try:
+        facts = parse_json(metadata["rulax"])
+        number = facts.get("format", 1)
+        facts = earlier.current_facts(facts)
+    except (LookupError, ValueError, AttributeError, TypeError):
+        raise Damaged("it does not say of which step it is") from None
+    if type(number) is not int or not 1 <= number <= earlier.FORMAT:
+        raise Damaged(f"it has format {number}, and this version of rulax reads up to {earlier.FORMAT}")
+    if problem := misfit(facts, form) or out_of_bounds(facts):
+        raise Damaged(problem)
+    state = {name: value for name, value in tensors.items() if not name.startswith(f"{PENDING}/")}
+    pending = {name.removeprefix(f"{PENDING}/"): value for name, value in tensors.items() if name not in state}
+    if name := not_finite(learned(state)):
+        raise Damaged(f"the tensor '{name}' holds numbers that are not finite")
+    return Checkpoint(state, pending, facts, number, path)
+
+
+def out_of_bounds(facts: Mapping[str, Any]) -> str:
+    """Which number is none that a run can have, as part of a sentence."""
+    least = {"step": 0, "window": 1, "seconds": 0, "bad": 0, "evaluated": -1}
+    beyond = (name for name, bound in least.items() if misfit(facts.get(name, bound), float) or facts.get(name, bound) < bound)
+    return next((f"{name} is {facts[name]!r}" for name in beyond), "")
+
+
+def learned(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What may never be anything but finite: a discovery's rule, or the parameters of agents.
+
+    Agents of a discovery may fail and be reborn, and statistics may begin at infinity.
+    """
+    rule = {name: array for name, array in state.items() if re.search(r"\bmeta_params\b", name)}
+    return rule or {name: array for name, array in state.items() if re.search(r"\bparams\b", name)}
+
+
+def settle(found: Checkpoint, path: Path) -> None:
+    """Before a run goes on from an earlier checkpoint: it takes the place of the damaged one, which would displace it otherwise."""
+    if found.source in (None, path):
+        return
+    try:
+        os.replace(found.source, path)  # type: ignore[arg-type]
+    except OSError as error:
+        raise UserError(f"{path} cannot be replaced: {error.strerror or error}; move it away") from None
 
 
 def read_tensors(data: bytes) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file by name; `UNREADABLE` are the errors of a file that is none."""
-    # Not the library's load function: see to_array.
-    from safetensors import deserialize
-
-    return {name: to_array(**tensor) for name, tensor in deserialize(data)}
-
-
-def load(path: Path) -> Checkpoint:
-    """Read a checkpoint, or say in one sentence why it cannot be read."""
-    try:
-        data = path.read_bytes()
-        tensors = read_tensors(data)
-        facts = json.loads(safetensors_metadata(data)["rulax"])
-    except FileNotFoundError:
-        raise UserError(f"{path.parent} holds no checkpoint to go on from") from None
-    except (OSError, *UNREADABLE) as error:
-        raise UserError(f"{path} is not a readable checkpoint: {error}") from None
-    state = {name: value for name, value in tensors.items() if not name.startswith(f"{PENDING}/")}
-    pending = {name.removeprefix(f"{PENDING}/"): value for name, value in tensors.items() if name not in state}
-    return Checkpoint(state, pending, earlier.current_facts(facts), facts.get("format", 1))
-
-
-def to_array(dtype: str, shape: list[int], data: bytes) -> np.ndarray:
-    """One tensor of a file; the library's own reader knows no bfloat16."""
-    return np.frombuffer(data, DTYPES[dtype]).reshape(shape)
+    return read_tensors_of(data)[0]
 
 
 def size_of(state: PyTree) -> int:

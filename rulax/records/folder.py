@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rulax.errors import UserError
 from rulax.files import load_json
-from rulax.own import shown
+from rulax.files.reading import blamed
+from rulax.own import consent, shown
+from rulax.records import provenance
 from rulax.records.earlier import complete
 
 CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM, SKILLS = (
@@ -24,6 +26,45 @@ CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM, SKILLS = (
 TURNS, SCHEDULE, POPULATION = "population.jsonl", "schedule.json", "population.png"  # of a population
 COMPARISON, EXPLANATION, SWEEP, STUDY = "compare.json", "explain.json", "tune.json", "study.json"  # all numbers of those commands
 RULE, LAST, CARD, BASELINES = "rule.safetensors", "last.safetensors", "rule_card.md", "baselines.json"  # of a discovery
+
+
+class _Needed(TypedDict):
+    settings: dict[str, Any]
+
+
+class Config(_Needed, total=False):
+    """The form of a `config.json`."""
+
+    kind: str
+    learning: dict[str, Any]
+    network: dict[str, Any]
+    discovery: dict[str, Any]
+    sizes: dict[str, Any]
+    command: str | None
+    versions: dict[str, str | None]
+    commit: str | None
+    fingerprint: str
+    custom: list[str]
+    own_files: dict[str, str]
+    rule_files: dict[str, str]
+    merged: list[dict[str, Any]]
+    merge_warnings: list[str]
+    consent: str
+
+
+class Summary(TypedDict, total=False):
+    """The form of a `summary.json`, as far as somebody computes with it."""
+
+    finished: bool
+    steps: int
+    meta_steps: int
+    seconds: float | None
+    cpu_seconds: float | None
+    environment_steps: int | None
+    final_return: float | None
+    stopped_by: str
+    best: dict[str, Any] | None
+    skills: list[dict[str, Any]]
 
 
 def short_name(name: str) -> str:
@@ -84,4 +125,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The `config.json` of a run."""
     if not (folder / CONFIG).exists():
         raise UserError(f"{folder} holds no run (there is no {CONFIG} in it)")
-    return complete(load_json(folder / CONFIG))
+    record = load_json(folder / CONFIG, form=Config)
+    if not provenance.is_ours(record):
+        consent.doubt(provenance.that_may_name_code(record), folder / CONFIG)
+    with blamed(folder / CONFIG):
+        return complete(record)

@@ -9,15 +9,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rulax.errors import UserError
 from rulax.files import load_json, write_atomically, write_json
+from rulax.files.reading import misfit, read_json_lines
 from rulax.records import folder as folders
 
 Turn = dict[str, Any]  # step, scores [K], parents [K], hyperparameters {name: [K]}
 Point = dict[str, float]  # step, and the hyper-parameters by name
 KIND = "schedule"
+
+
+class TurnForm(TypedDict):
+    """The same, for `misfit`."""
+
+    step: int
+    scores: list[float | None]
+    parents: list[int]
+    hyperparameters: dict[str, list[float]]
 
 
 def write_turns(folder: Path, turns: Iterable[Turn]) -> None:
@@ -36,15 +46,21 @@ def keep_turns(folder: Path, step: int) -> list[Turn]:
 
 def read_turns(folder: Path) -> list[Turn]:
     """All turns of a run folder; a line that a crash has cut off is left out."""
-    path, turns = folder / folders.TURNS, []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            turn = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(turn, dict) and {"step", "scores", "parents", "hyperparameters"} <= turn.keys():
-            turns.append(turn)
-    return turns
+    turns = read_json_lines(folder / folders.TURNS, is_turn)[0]
+    # Of one population: a damaged line may be a turn of other members or hyper-parameters.
+    return [turn for turn in turns if _kind(turn) == _kind(turns[0])]
+
+
+def _kind(turn: Turn) -> tuple[int, set[str]]:
+    return len(turn["parents"]), set(turn["hyperparameters"])
+
+
+def is_turn(turn: Turn) -> bool:
+    """Whether a line has the form of a turn: a score, a parent and hyper-parameters for each member."""
+    if misfit(turn, TurnForm):
+        return False
+    members, columns = len(turn["parents"]), [turn["scores"], *turn["hyperparameters"].values()]
+    return all(len(each) == members for each in columns) and all(0 <= parent < members for parent in turn["parents"])
 
 
 def best_member(final: Sequence[float | None]) -> int:
@@ -55,6 +71,8 @@ def best_member(final: Sequence[float | None]) -> int:
 
 def ancestors(turns: Sequence[Turn], member: int) -> list[int]:
     """Who, after each turn, was the one that `member` goes back to, [turns]."""
+    if not turns:
+        return []
     line = [member]
     for turn in reversed(turns[1:]):
         line.append(turn["parents"][line[-1]])

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import os
+import secrets
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import rulax
+from rulax.errors import UserError
+from rulax.files import cache_folder, write_atomically
+from rulax.files.reading import read_bytes
+from rulax.own import consent
 from rulax.parallel import machine
 
+KEY = "key"  # a file in the cache
 PACKAGES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
 
@@ -24,7 +33,7 @@ def how_made(kind: str, settings: dict[str, Any], **parts: Any) -> dict[str, Any
         settings: its settings by name; the seed is one of them.
         parts: what else fixes the result, such as `learning` and `network`, and how its checkpoints are told from others.
     """
-    return {
+    record = {
         "kind": kind,
         "settings": settings,
         **parts,
@@ -33,6 +42,48 @@ def how_made(kind: str, settings: dict[str, Any], **parts: Any) -> dict[str, Any
         "commit": git_commit(),
         "machine": machine.describe(),
     }
+    signature = sign(record)
+    return record | ({"consent": signature} if signature else {})
+
+
+# -- whether a record is the user's own ------------------------------------------------------------------------------------------
+
+
+def that_may_name_code(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a record that something is made from."""
+    said = ("command", "versions", "commit", "machine", "own_files", "consent")  # by nobody but a reader
+    return {name: value for name, value in record.items() if name not in said}
+
+
+def sign(record: Mapping[str, Any]) -> str:
+    """That this user, in this folder, has consented to the code that a record names; empty if it names none.
+
+    So that whoever goes on with a run of their own is not asked again. The signature is made with a key that lies in the cache of
+    the user, and is worth nothing to anybody else, elsewhere, or for other code.
+    """
+    named, key = consent.naming_code(that_may_name_code(record)), _key() if record else b""
+    if not named or not key:
+        return ""
+    return hmac.new(key, json.dumps([os.getcwd(), *named]).encode(), "sha256").hexdigest()[:32]
+
+
+def is_ours(record: Mapping[str, Any]) -> bool:
+    """Whether a record was signed by this user, for this folder."""
+    found = record.get("consent")
+    return isinstance(found, str) and found != "" and hmac.compare_digest(found.encode(), sign(record).encode())
+
+
+def _key() -> bytes:
+    """The key of this user on this machine; empty where none can be kept."""
+    path = cache_folder() / KEY
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, secrets.token_bytes(32))
+            path.chmod(0o600)
+        return read_bytes(path, 32)
+    except (OSError, UserError):
+        return b""
 
 
 def command_line() -> str | None:

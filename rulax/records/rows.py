@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 
 from rulax.files import jsonable, write_atomically
+from rulax.files.reading import misfit, read_bytes, read_json_lines
 from rulax.records import folder as folders
+from rulax.text import plural
 
 Row = dict[str, Any]
+
+
+class KnownColumns(TypedDict, total=False):
+    """Columns that somebody computes with."""
+
+    step: int
+    seconds: float | None
+    episodes: int
+    episode_return: float | None
+    episode_length: float | None
+    return_per_seed: list[float | None]
+    episodes_per_seed: list[int]
+    restarts: int | None
+    kind: str
+
+
 CARRIED, ITERATIONS, COUNT = "carried ", "iterations", "#"
 EARLIER = {"meta-steps": ITERATIONS}  # names of earlier versions
 EPISODE = ("episodes", "episode_return", "episode_length")  # sums over the episodes that ended
+BROKEN = "metrics.damaged.jsonl"  # lines that were put aside
 RESTARTS = "restarts"  # of environments that raised an error; counted, not averaged
 
 
@@ -138,21 +159,63 @@ class Writer(Protocol):
 class RunLog:
     """All rows of a run, in memory and, if there is a folder, on disk."""
 
-    def __init__(self, folder: Path | None, group: str, step: int = 0, writers: Sequence[Writer] = ()):
+    def __init__(
+        self,
+        folder: Path | None,
+        group: str,
+        step: int = 0,
+        writers: Sequence[Writer] = (),
+        kept: int | None = None,
+        seeds: int = 0,
+    ):
+        # kept: rows that there were at the checkpoint, if it says so; seeds: in each row, where they have some
         self.rows: list[Row] = []
+        self.note = ""  # what a user must know of the rows of an earlier part
         self.folder, self.group = folder, group  # group: the heading of its curves in TensorBoard
         self.writers = list(writers)
         if folder is None:
             return
         if step:
             # Lines after the checkpoint will be written again: no line may stand there twice.
-            self.rows = [row for row in read_rows(folder) if row["step"] <= step]
+            rows, broken = read_lines(folder, lambda row: not seeds or is_whole(row, seeds))
+            self.rows = [row for row in rows if row["step"] <= step]
+            self.note = self.keep_broken(broken, kept)
         # Also at step 0: a run that goes on from its very first checkpoint makes all of its rows again.
         write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
         from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
 
         # TensorBoard's events cannot be rewritten; purge_step makes it hide those that will be written again.
         self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
+
+    def keep_broken(self, broken: list[int], kept: int | None) -> str:
+        """Put damaged lines aside, which the file will lose, and say so; one that a crash has cut off at the end is no news.
+
+        Args:
+            broken: their numbers.
+            kept: how many rows there were at the checkpoint; None if it does not say.
+        """
+        # Without that number, a broken line is one of the rows before the checkpoint if a whole one of them follows.
+        lost = kept - len(self.rows) if kept is not None else sum(number <= len(self.rows) for number in broken)
+        assert self.folder is not None
+        if lost <= 0:
+            return ""
+        path, aside = self.folder / folders.METRICS, self.folder / BROKEN
+        if broken:
+            lines = read_bytes(path).split(b"\n")
+            write_atomically(aside, b"".join(lines[number - 1] + b"\n" for number in broken))
+        damaged = f"the damaged lines are in {aside}" if broken else "it was cut off"
+        return f"warning: {plural(lost, 'row')} of {path} from before the checkpoint cannot be read and will be missing; {damaged}"
+
+    def sync(self) -> None:
+        """Write the rows to disk, so that a checkpoint never outlives those before it."""
+        # Opened for writing, without which some systems refuse; and whatever cannot sync loses rows in a power cut at worst.
+        with suppress(OSError):
+            opened = os.open(self.folder / folders.METRICS, os.O_WRONLY) if self.folder is not None else None
+            if opened is not None:
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
 
     def drop(self, kind: str) -> None:
         """Remove the rows of one kind, which will be written again."""
@@ -179,28 +242,28 @@ class RunLog:
             writer.close()
 
 
-def read_rows(folder: Path) -> list[Row]:
-    """The rows in a run folder; a line that is broken, as by a crash, is left out."""
-    return read_lines(folder)[0]
+def read_rows(folder: Path, seeds: int = 0) -> list[Row]:
+    """The rows in a run folder; a line that is broken, as by a crash, is left out. `seeds`: of a training run."""
+    return read_lines(folder, lambda row: not seeds or is_whole(row, seeds))[0]
+
+
+def is_whole(row: Row, seeds: int) -> bool:
+    """Whether a line of a training run has all that its curve needs."""
+    values = row.get("return_per_seed"), row.get("episodes_per_seed")
+    return all(isinstance(value, list) and len(value) == seeds for value in values) and "episodes" in row and "seconds" in row
 
 
 def read_lines(folder: Path, whole: Callable[[Row], bool] = lambda row: True) -> tuple[list[Row], list[int]]:
     """The rows in a run folder, and the numbers of the lines that are broken: cut off, damaged, foreign, or not `whole`."""
-    rows, broken = [], []
-    path = folder / folders.METRICS
-    # As bytes and at newlines only: splitlines would also break at separators inside of text and shift all line numbers.
-    for number, line in enumerate(path.read_bytes().split(b"\n") if path.exists() else [], 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError:  # no JSON, or no UTF-8
-            row = None
-        if isinstance(row, dict) and isinstance(row.get("step"), int) and whole(row):
-            rows.append(row)
-        else:
-            broken.append(number)
-    return rows, broken
+    return read_json_lines(folder / folders.METRICS, lambda row: is_row(row) and whole(row))
+
+
+def is_row(row: Row) -> bool:
+    """Whether a line has the form of a row; what callbacks and methods add to it may be anything."""
+    if "step" not in row or misfit(row, KnownColumns) or row["step"] < 0:
+        return False
+    returns, episodes = row.get("return_per_seed"), row.get("episodes_per_seed")
+    return returns is None or (episodes is not None and len(returns) == len(episodes))
 
 
 def final_returns(rows: list[Row], fraction: float = 0.1) -> list[float | None]:

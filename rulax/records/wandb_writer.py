@@ -5,12 +5,18 @@ from __future__ import annotations
 import importlib.util
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rulax.errors import UserError
 from rulax.files import load_json, write_json
 
 IDENTITY = "wandb.json"  # in the run folder, so that a resumed run goes on in the same place
+
+
+class Identity(TypedDict):
+    """The form of that file."""
+
+    id: str
 
 
 def check_wandb(project: str) -> None:
@@ -42,7 +48,7 @@ class WandbWriter:
 def identity(folder: Path | None) -> str:
     """The run's name for the server: a new one, or the one that the folder remembers."""
     if folder is not None and (folder / IDENTITY).exists():
-        return load_json(folder / IDENTITY)["id"]
+        return load_json(folder / IDENTITY, form=Identity)["id"]
     name = uuid.uuid4().hex[:12]
     if folder is not None:
         write_json(folder / IDENTITY, {"id": name})

@@ -10,7 +10,7 @@ import numpy as np
 from rulax.evaluation import statistics as st
 from rulax.files import jsonable
 from rulax.records import folder as folders
-from rulax.records.rows import Row, read_lines
+from rulax.records.rows import Row, is_whole, read_lines
 from rulax.report import parts
 from rulax.report.blocks import (
     Block,
@@ -29,9 +29,8 @@ from rulax.report.blocks import (
     Text,
 )
 from rulax.report.html import number
-from rulax.report.page import Page, write_page
+from rulax.report.page import Page, from_folder, write_page
 from rulax.report.plot import carry_forward
-from rulax.report.train import is_whole
 from rulax.text import count, duration, plural, shown_return
 
 AGGREGATES = {
@@ -52,11 +51,13 @@ CURVE_RESAMPLES = 500
 Found = dict[str, Any]
 
 
+@from_folder
 def write_compare_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a comparison."""
     return write_page(Path(folder) / folders.REPORT, *compare_page(Path(folder)))
 
 
+@from_folder
 def compare_page(folder: Path) -> Page:
     """The page of a comparison as it is now."""
     found = with_latest_curves(parts.read_results(folder / folders.COMPARISON, "compare", "the results of a comparison"), folder)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rulax.discovery.settings import estimator_words
-from rulax.files import read_json, safetensors_metadata
+from rulax.files import read_json
+from rulax.files.reading import parse_json
 from rulax.own import shown, without_options
 from rulax.records import folder as folders
 from rulax.records.rows import Row, read_lines
 from rulax.report import parts
 from rulax.report.blocks import Bars, Block, Commands, Curves, Fact, Facts, KeyValues, Line, Notice, Panels, Table
 from rulax.report.html import number
-from rulax.report.page import Page, write_page
+from rulax.report.page import Page, from_folder, write_page
+from rulax.rules.rule_files import about_of
 from rulax.text import count, duration
 
 HAND_DESIGNED = "actor_critic"
@@ -47,11 +48,13 @@ CARD = (
 )
 
 
+@from_folder
 def write_discover_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
     return write_page(Path(folder) / folders.REPORT, *discover_page(Path(folder)))
 
 
+@from_folder
 def discover_page(folder: Path) -> Page:
     """The page of a run folder as it is now."""
     record = folders.read_config(folder)
@@ -220,18 +223,16 @@ def family_table(families: dict[str, list[str]], baselines: dict[str, Any], summ
 
 def rule_card(folder: Path) -> list[Block]:
     """The card that the rule file itself carries."""
-    try:
-        about = safetensors_metadata((folder / folders.RULE).read_bytes())
-    except (OSError, ValueError):  # no rule yet, or one that cannot be read: the page is of the run, not of the file
-        return []
+    # No rule yet, or one that cannot be read: the page is of the run, not of the file.
+    about = about_of(folder / folders.RULE)
     pairs = [(name.replace("_", " "), parts.shown(value_of(about[name]))) for name in CARD if name in about]
-    return [KeyValues("Rule card", pairs, open=True)]
+    return [KeyValues("Rule card", pairs, open=True)] if pairs else []
 
 
 def value_of(text: str) -> Any:
     """A card holds text, or JSON as text."""
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         return text
 

@@ -12,7 +12,7 @@ from rulax.report import parts
 from rulax.report.blocks import Block, Fact, Facts, Interactive, KeyValues, Notice, Text
 from rulax.report.explain_words import decimal, sentences
 from rulax.report.html import number
-from rulax.report.page import asset, write_page
+from rulax.report.page import asset, from_folder, write_page
 from rulax.rules.registry import FILE_ENDINGS, split_ablations
 from rulax.text import duration
 
@@ -20,6 +20,7 @@ Found = dict[str, Any]
 MOST_ACTIONS = 8  # that the interactive part has room for
 
 
+@from_folder
 def write_explain_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of an explanation."""
     folder = Path(folder)

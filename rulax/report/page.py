@@ -7,21 +7,36 @@ lets only the scripts run that were written here.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from rulax.files import jsonable, write_atomically
+from rulax.files.reading import blamed
 from rulax.report import blocks as b
 from rulax.report import html
 
+P = ParamSpec("P")
+R = TypeVar("R")
 SCRIPTS = ("scale.js", "frame.js", "curves.js", "charts.js", "page.js")
 LIVE = (*SCRIPTS[:-1], "live.js", SCRIPTS[-1])  # before what draws: it keeps every section as it was sent
 DIGITS = 6  # of a number in a chart: more cannot be seen and makes the file larger
+
+
+def from_folder(make: Callable[P, R]) -> Callable[P, R]:
+    """Around a function that makes a page of a folder, its first argument: whatever damaged files make it raise is one sentence."""
+
+    @functools.wraps(make)
+    def made(*arguments: P.args, **keywords: P.kwargs) -> R:
+        with blamed(arguments[0], "; so there is no page of it"):
+            return make(*arguments, **keywords)
+
+    return made
 
 
 class Page(NamedTuple):

@@ -77,7 +77,7 @@ def core_hours_fact(cpu_seconds: float | None) -> Fact:
 
 def current_summary(folder: Path, made: int, wanted: int) -> dict[str, Any]:
     """The `summary.json` of a run, as far as it still holds: one that goes on again has outlived its own."""
-    found = read_json(folder / folders.SUMMARY)
+    found = read_json(folder / folders.SUMMARY, folders.Summary)
     then = found.get("steps", found.get("meta_steps", wanted))
     if made > then:
         return {}

@@ -8,7 +8,7 @@ from typing import Any
 from rulax.records import folder as folders
 from rulax.report import parts
 from rulax.report.blocks import Block, Chart, Curves, Estimate, Fact, Facts, IntervalRow, Intervals, Line, Panels, Table, Text
-from rulax.report.page import Page, write_page
+from rulax.report.page import Page, from_folder, write_page
 from rulax.text import count, duration
 
 Found = dict[str, Any]
@@ -16,11 +16,13 @@ SCORES = {"held_out": "families held out", "validation": "validation families"}
 INTERVALS = "95 % intervals of the mean over discoveries (Student's t), which with three are wide."
 
 
+@from_folder
 def write_study_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a study."""
     return write_page(Path(folder) / folders.REPORT, *study_page(Path(folder)))
 
 
+@from_folder
 def study_page(folder: Path) -> Page:
     """The page of a study as it is now."""
     found = parts.read_results(folder / folders.STUDY, "study", "the results of a study")

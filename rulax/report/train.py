@@ -11,11 +11,11 @@ from rulax.evaluation.skill_words import SKILL_NOTE
 from rulax.own import shown, shown_with
 from rulax.records import folder as folders
 from rulax.records.population import best_member, read_turns
-from rulax.records.rows import Row, final_returns, read_lines
+from rulax.records.rows import Row, final_returns, is_whole, read_lines
 from rulax.report import parts
 from rulax.report.blocks import Block, Commands, Curves, Fact, Facts, Line, Picture, Table
 from rulax.report.html import number
-from rulax.report.page import Page, write_page
+from rulax.report.page import Page, from_folder, write_page
 from rulax.report.plot import carry_forward, seed_mean
 from rulax.report.population_plot import population_block
 from rulax.text import count, duration, plural
@@ -27,11 +27,13 @@ METRICS_NOTE = "Each is a mean over the seeds and over what happened since the p
 MOST_FAINT = 10  # seeds that are drawn one by one
 
 
+@from_folder
 def write_train_page(folder: str | Path) -> Path:
     """Write `report.html` into a run folder."""
     return write_page(Path(folder) / folders.REPORT, *train_page(Path(folder)))
 
 
+@from_folder
 def train_page(folder: Path) -> Page:
     """The page of a run folder as it is now."""
     record = folders.read_config(folder)
@@ -57,12 +59,6 @@ def train_page(folder: Path) -> Page:
     blocks.append(parts.cost(made * seeds, seconds, summary.get("cpu_seconds"), [("episodes", episodes)]))
     blocks += parts.configuration(record, ("settings", "learning", "network"))
     return Page(title, subtitle, blocks, parts.unfinished(summary, "step", made, settings["steps"]))
-
-
-def is_whole(row: Row, seeds: int) -> bool:
-    """Whether a line of the metrics has all that the page needs."""
-    values = row.get("return_per_seed"), row.get("episodes_per_seed")
-    return all(isinstance(value, list) and len(value) == seeds for value in values) and "episodes" in row and "seconds" in row
 
 
 def animation(folder: Path, env: str, who: str) -> list[Block]:

@@ -9,12 +9,13 @@ from rulax.records import folder as folders
 from rulax.report import parts
 from rulax.report.blocks import Bars, Block, Chart, Curves, Estimate, Fact, Facts, Line, Panels, Table, Text
 from rulax.report.html import number
-from rulax.report.page import write_page
+from rulax.report.page import from_folder, write_page
 from rulax.text import duration, plural, with_interval
 
 Found = dict[str, Any]
 
 
+@from_folder
 def write_tune_page(folder: str | Path) -> Path:
     """Write `report.html` into the folder of a sweep."""
     folder = Path(folder)

@@ -177,7 +177,7 @@ def path_of(name: str) -> Path:
 
 def is_disco103(path: Path) -> bool:
     """Whether a file is bit for bit the published one."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() == SHA256
+    return hashlib.sha256(rule_files.read_bytes(path)).hexdigest() == SHA256
 
 
 def get_disco103(source: str | Path | None = None) -> Path:

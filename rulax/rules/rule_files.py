@@ -8,15 +8,20 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import lzma
 import math
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rulax.files import safetensors_metadata, write_atomically
+from rulax.errors import UserError
+from rulax.files import reading, write_atomically
+from rulax.files.tensors import Damaged, read_tensors, write_tensors
 from rulax.rules.kinds import KINDS, PREFIX, kind_in, kind_of
 
 MAX_BYTES = 512 * 2**20  # a rule is small; Disco103 has 3 MB
@@ -31,11 +36,9 @@ class RuleFileError(ValueError):
 def read_bytes(path: Path) -> bytes:
     """The contents of a file of acceptable size."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise RuleFileError(f"{path.name} is too large for a rule file ({path.stat().st_size / 2**20:.0f} MB)")
-        return path.read_bytes()
-    except OSError as error:
-        raise RuleFileError(f"{path} cannot be read: {error.strerror or error}") from None
+        return reading.read_bytes(path, MAX_BYTES)
+    except UserError as error:
+        raise RuleFileError(str(error)) from None
 
 
 # -- the reference's .npz ------------------------------------------------------------------------------------------------------
@@ -51,7 +54,10 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
             if len(members) > MAX_TENSORS or sum(member.file_size for member in members) > MAX_BYTES:
                 raise RuleFileError(f"{path.name} claims to hold more than a rule can ({len(members)} tensors)")
             return {member.filename.removesuffix(".npy"): _read_member(path.name, archive, member) for member in members}
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError):
+    except RuleFileError:
+        raise
+    # An archive may be damaged in any of its layers: the directory, the names in it, the method of compression and its stream.
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, *reading.DAMAGE):
         raise RuleFileError(f"{path.name} is not a whole .npz file: it is truncated or of another kind") from None
 
 
@@ -63,14 +69,15 @@ def _read_member(file: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -
         version = np.lib.format.read_magic(raw)
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, fortran, dtype = read_header(raw)
-    except (ValueError, SyntaxError, TypeError):
+    # The header is a Python literal: besides a wrong one, the tokens of a damaged one may not even be complete.
+    except (SyntaxError, tokenize.TokenError, *reading.DAMAGE):
         raise RuleFileError(f"{file}: tensor '{name}' is not a plain array") from None
     if dtype.kind != "f" or dtype.itemsize not in (2, 4, 8):
         what = "Python objects, which are never loaded" if dtype.hasobject else f"{dtype} numbers, but a rule holds floats"
         raise RuleFileError(f"{file}: tensor '{name}' holds {what}")
     body = raw.getbuffer()[raw.tell() :]
     # Two negative sizes could have the right product.
-    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(body):
+    if any(type(size) is not int or size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(body):
         raise RuleFileError(f"{file}: tensor '{name}' claims shape {shape}, which its {len(body)} bytes do not fill")
     array = np.frombuffer(body, dtype).reshape(shape, order="F" if fortran else "C")
     return _checked(file, name, array)
@@ -88,15 +95,11 @@ def write_npz(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
 
 def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Any, dict[str, str]]:
     """The tensors of a .safetensors file, its sizes (of the class that its kind has), and the other metadata."""
-    import safetensors
-    import safetensors.numpy
-
     data = read_bytes(path)
     try:
-        tensors = safetensors.numpy.load(data)
-    except (safetensors.SafetensorError, KeyError, ValueError, TypeError):
-        raise RuleFileError(f"{path.name} is not a whole .safetensors file: it is truncated or of another kind") from None
-    metadata = safetensors_metadata(data)
+        tensors, metadata = read_tensors(data)
+    except Damaged as error:
+        raise RuleFileError(f"{path.name} is not a whole .safetensors file: {error}") from None
     kind = kind_in(metadata)
     if not kind:
         known = ", ".join(f"'{PREFIX}{name}'" for name in KINDS)
@@ -106,20 +109,34 @@ def read_safetensors(path: Path) -> tuple[dict[str, np.ndarray], Any, dict[str, 
     return {name: _checked(path.name, name, tensor) for name, tensor in tensors.items()}, sizes, metadata
 
 
+def about_of(path: Path) -> dict[str, str]:
+    """What a rule file says of itself, for those who can do without: empty if it cannot be read."""
+    try:
+        return read_tensors(read_bytes(path))[1]
+    except (RuleFileError, Damaged):
+        return {}
+
+
+def stated(about: Mapping[str, str], name: str, form: Any, otherwise: Any) -> Any:
+    """What a file states as JSON under a name, if it has the form of `misfit`."""
+    try:
+        found = reading.parse_json(about[name])
+    except (LookupError, ValueError):
+        return otherwise
+    return otherwise if reading.misfit(found, form) else found
+
+
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray], sizes: Any, about: Mapping[str, str]) -> None:
     """Write tensors by path, with the sizes, the kind that has such sizes, and `about` as metadata."""
-    import safetensors.numpy
-
     metadata = {**about, "kind": PREFIX + kind_of(sizes), "sizes": json.dumps(dataclasses.asdict(sizes))}
-    contiguous = {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
-    write_atomically(path, safetensors.numpy.save(contiguous, metadata))
+    write_tensors(path, {name: np.asarray(tensor, np.float32) for name, tensor in tensors.items()}, metadata)
 
 
 def _sizes_from_json(file: str, text: str, cls: type) -> Any:
     """The sizes that a file states, each of the right type and within bounds."""
     problem = f"{file}: its metadata does not state the sizes of a rule"
     try:
-        stated = json.loads(text)
+        stated = reading.parse_json(text)
     except ValueError:
         raise RuleFileError(problem) from None
     fields = {field.name: field.default for field in dataclasses.fields(cls)}

@@ -6,11 +6,11 @@ A rule works best in the setting in which it was discovered; users can override 
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from typing import Any, NamedTuple
 
 from rulax.errors import UserError
+from rulax.files.reading import parse_json
 from rulax.metanet.sizes import Constants
 from rulax.rules.rule_files import RuleFileError
 from rulax.settings import Learning, Network, check_value, with_current_names
@@ -33,7 +33,7 @@ def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:
     """Settings from the JSON text of a rule file's metadata; fields that it does not state are those of `otherwise`."""
     problem = f"{file}: its metadata does not state how the rule was found ('{KEY}')"
     try:
-        stated = json.loads(text or "{}")
+        stated = parse_json(text or "{}")
     except ValueError:
         raise RuleFileError(problem) from None
     if not isinstance(stated, dict):

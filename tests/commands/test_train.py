@@ -51,7 +51,7 @@ def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     folder = tmp_path / "runs" / "catch-ppo-001"
     names = {path.name for path in folder.iterdir()}
     files = {"config.json", "metrics.jsonl", "checkpoint.safetensors", "curve.png", "summary.json", "report.html"}
-    assert names == files | {"tensorboard"}
+    assert names == files | {"tensorboard", "checkpoint.1.safetensors"}
     record = json.loads((folder / "config.json").read_text())
     assert record["settings"]["steps"] == 2345
     assert record["learning"]["streams"] == 2
@@ -316,7 +316,7 @@ def test_python_run(fake, tmp_path: Path) -> None:
 
 
 def test_checkpoints_that_do_not_fit_are_refused(fake, tmp_path: Path, capsys) -> None:
-    train("here")
+    train("here", "--checkpoints", "1")  # with no other to fall back on
     path = tmp_path / "here" / "checkpoint.safetensors"
     whole = path.read_bytes()
     record = json.loads((tmp_path / "here" / "config.json").read_text())

@@ -96,6 +96,7 @@ def make_cell(
         task=config.task,
         out=str(folder / purpose / name),
         checkpoint_minutes=config.checkpoint_minutes,
+        checkpoints=config.checkpoints,
         platform=config.platform,
         precision=config.precision,
         quiet=True,

@@ -5,7 +5,7 @@ What came out stands in the cell's folder, so that a comparison that was interru
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 import numpy as np
@@ -25,6 +25,19 @@ EVALUATION = "evaluation.json"
 CRAFTER = "crafter/"
 
 
+class _Returns(TypedDict):
+    episodes: int
+    unseen: bool
+    returns: list[list[float]]
+
+
+class Evaluated(_Returns, total=False):
+    """The form of a cell's evaluation."""
+
+    achievements: dict[str, list[float]]
+    score: list[float | None]
+
+
 def done(cell: Cell, config: CompareConfig) -> bool:
     """Whether nothing is left to do: trained to the end and, where its score is of an evaluation, evaluated."""
     return finished(cell) and not waits(cell, config)
@@ -34,12 +47,14 @@ def waits(cell: Cell, config: CompareConfig) -> bool:
     """Whether a cell is trained and not yet evaluated."""
     if not config.eval_episodes or cell.purpose != SCORE or not finished(cell) or failure(cell) is not None:
         return False
-    return not (cell.folder / EVALUATION).exists()
+    return not read_evaluation(cell)  # a damaged one is made again
 
 
 def read_evaluation(cell: Cell) -> dict[str, Any]:
     """What its agents earned in their evaluation; empty if there was none."""
-    return read_json(cell.folder / EVALUATION)
+    found = read_json(cell.folder / EVALUATION, Evaluated)
+    whole = found and [len(each) for each in found["returns"]] == [found["episodes"]] * cell.config.seeds
+    return found if whole else {}
 
 
 def evaluate_cell(cell: Cell, config: CompareConfig) -> None:

@@ -26,6 +26,7 @@ from rulax.commands.fields import changeable, flag_name
 from rulax.commands.settings import read_values
 from rulax.errors import UserError
 from rulax.files import jsonable, write_json
+from rulax.files.reading import blamed
 from rulax.records import folder as folders
 from rulax.records.provenance import fingerprint, how_made
 from rulax.report.compare import write_compare_page
@@ -78,8 +79,9 @@ def unique(names: Iterable[str]) -> list[str]:
 def read_source(folder: Path) -> Source:
     """One of the folders."""
     record = resuming.read_record(folder, KIND)
-    config = build_compare(read_values(CompareConfig, record["settings"], str(folder / folders.CONFIG)))
-    return Source(folder, config, record, plan(config, folder))
+    with blamed(folder / folders.CONFIG):
+        config = build_compare(read_values(CompareConfig, record["settings"], str(folder / folders.CONFIG)))
+        return Source(folder, config, record, plan(config, folder))
 
 
 # -- whether they belong together ----------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def together(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 def differing_versions(sources: list[Source]) -> list[str]:
     """Warnings where the folders are of different versions, which may compute something else."""
-    first, *others = ({**source.record["versions"], "commit": source.record.get("commit")} for source in sources)
+    first, *others = ({**source.record.get("versions", {}), "commit": source.record.get("commit")} for source in sources)
     names = sorted({name for other in others for name in other if other[name] != first.get(name)})
     return [f"merged from different versions of {', '.join(names)}: their cells may differ in more than chance"] if names else []
 
@@ -154,7 +156,11 @@ def bring(cell: Cell, sources: list[Source]) -> list[str]:
     if not same:
         return []
     source, best = max(same, key=lambda pair: (done(pair[1], pair[0].config), made(pair[1])))
-    shutil.copytree(best.folder, cell.folder, dirs_exist_ok=True)
+    try:
+        # Links as links: behind one may be a device, which has no end.
+        shutil.copytree(best.folder, cell.folder, symlinks=True, dirs_exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{best.folder} cannot be copied: {error}") from None
     if all(final(each) == final(best) for _, each in same if finished(each)):
         return []
     both = " and ".join(str(each.folder) for each, _ in same)

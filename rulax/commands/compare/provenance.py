@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import shlex
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,9 @@ from rulax.commands.names import read_rule_spec
 from rulax.commands.settings import NOT_RECORDED
 from rulax.commands.train.settings import TrainConfig
 from rulax.discovery.settings import estimator_words
-from rulax.files import safetensors_metadata
+from rulax.files.reading import read_bytes
 from rulax.rules.registry import RULES, STORED, is_own, split_ablations
+from rulax.rules.rule_files import about_of, stated
 
 
 def compare_command(config: CompareConfig) -> str:
@@ -44,7 +44,7 @@ def cell_command(cell: Cell) -> str:
     """The command that trains one cell alone."""
     config = cell.config
     words = ["rulax", "train", config.env, "--rule", config.rule, "--seeds", str(config.seeds), "--steps", str(config.steps)]
-    done = ("env", "rule", "seeds", "steps", "out", "quiet", "animation", "resume", "checkpoint_minutes", "platform")
+    done = ("env", "rule", "seeds", "steps", "out", "quiet", "animation", "resume", "checkpoint_minutes", "checkpoints", "platform")
     return shlex.join(words + flags(config, TrainConfig, done))
 
 
@@ -76,8 +76,8 @@ def rule_facts(rule: str, name: str, cells: list[Cell]) -> dict[str, Any]:
         "summary": RULES[base].summary if base in RULES else f"Your own: {base}" if is_own(base) else "A rule in a file",
         "discovered": is_file(rule) is not None or base in ("disco", *STORED),
         "ablations": list(ablations),
-        "trained_on": json.loads(about.get("trained_on", "[]")),
-        "validated_on": json.loads(about.get("validated_on", "[]")),
+        "trained_on": stated(about, "trained_on", list[str], []),
+        "validated_on": stated(about, "validated_on", list[str], []),
         "found": about.get("found"),
         "discovery": discovery_facts(about),
         "settings": {name: list(value) if isinstance(value, tuple) else value for name, value in tuned.items()},
@@ -88,9 +88,9 @@ def discovery_facts(about: dict[str, str]) -> dict[str, Any] | None:
     """How a rule was found and what that cost, up to the meta-step that it is of; None for what its file does not say."""
     if "spent" not in about:
         return None
-    settings = json.loads(about.get("settings", "{}")).get("discovery", {})
+    settings = stated(about, "settings", dict[str, dict[str, Any]], {}).get("discovery", {})
     # Files from before the cost named the estimator name it among their settings.
-    return {"estimator": estimator_words(settings)} | json.loads(about["spent"])
+    return {"estimator": estimator_words(settings)} | stated(about, "spent", dict[str, Any], {})
 
 
 def about_file(rule: str) -> dict[str, str]:
@@ -98,15 +98,12 @@ def about_file(rule: str) -> dict[str, str]:
     path = is_file(rule)
     if path is None or path.suffix != ".safetensors" or not path.exists():
         return {}
-    try:
-        return safetensors_metadata(path.read_bytes())
     # The rule was trained with, so it could be read once; a damaged card must not cost the results.
-    except ValueError:
-        return {}
+    return about_of(path)
 
 
 def hashes(rules: tuple[str, ...]) -> dict[str, str]:
     """Hashes of the rule files and of a user's own Python files: a comparison is not resumed after one of them has changed."""
     files: dict[str, Path | None] = {rule: is_file(rule) for rule in rules}
-    found = {rule: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for rule, path in files.items() if path and path.exists()}
+    found = {rule: hashlib.sha256(read_bytes(path)).hexdigest()[:16] for rule, path in files.items() if path and path.exists()}
     return found | own.hashes(*rules)

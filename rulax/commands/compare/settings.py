@@ -25,7 +25,7 @@ from rulax.text import convert, plural, to_float
 TRAINING, VALIDATION, HELD_OUT = "training", "validation", "held out"
 MOST_TRIALS = 64
 WHAT, SHARING = "what to compare", "sharing it out"
-NOT_FIXED = ("checkpoint_minutes", "platform", "merge")  # of a comparison: its cells record the first two
+NOT_FIXED = ("checkpoint_minutes", "checkpoints", "platform", "merge")  # of a comparison: its cells record the first two
 PART = re.compile(r"(\d+)/(\d+)")
 
 

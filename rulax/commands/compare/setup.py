@@ -17,6 +17,7 @@ from rulax.commands.settings import check_bounds, read_values
 from rulax.commands.train.setup import Prepared, reserve
 from rulax.envs.base import HostEnvironment
 from rulax.errors import UserError
+from rulax.files.reading import blamed
 from rulax.records import folder as folders
 from rulax.records.provenance import fingerprint, how_made
 
@@ -40,14 +41,15 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
     record = resuming.read_record(folder, KIND)
     given = read_values(CompareConfig, values)
     # By today's names: those of an earlier version are not the user's to correct.
-    kept = read_values(CompareConfig, record["settings"], str(folder / folders.CONFIG))
-    saved = build_compare(kept)
-    # Suites, lists and defaults are resolved before the two are compared.
-    now = settings_of(build_compare(kept | given))
-    resolved = {name: now.get(name, value) for name, value in given.items()}
-    changes = resuming.accept(CompareConfig, resolved, settings_of(saved), folder)
+    with blamed(folder / folders.CONFIG):
+        kept = read_values(CompareConfig, record["settings"], str(folder / folders.CONFIG))
+        saved = build_compare(kept)
+        # Suites, lists and defaults are resolved before the two are compared.
+        now = settings_of(build_compare(kept | given))
+        resolved = {name: now.get(name, value) for name, value in given.items()}
+        changes = resuming.accept(CompareConfig, resolved, settings_of(saved), folder)
     # A path says nothing of its content. Cells trained before and after a change would be of different rules under one name.
-    changed = [rule for rule, content in record["rule_files"].items() if hashes((rule,)).get(rule) != content]
+    changed = [rule for rule, content in record.get("rule_files", {}).items() if hashes((rule,)).get(rule) != content]
     if changed:
         raise UserError(f"the rule file {changed[0]} has changed or is gone since {folder} was begun; start a new comparison")
     config = dataclasses.replace(saved, **changes, out=str(folder))

@@ -65,7 +65,7 @@ class Evaluator:
     def measure(self, say: Say, phase: Phase) -> None:
         """The baselines, once per run; a resumed run reads them from its folder."""
         path = self.folder / BASELINES
-        saved = read_json(path)
+        saved = read_json(path, dict[str, Baselines])  # of another form they are measured anew
         missing = [name for name in self.environments if name not in saved]
         if missing:
             text = f"measuring untrained agents and {HAND_DESIGNED} in {listed(missing)}"

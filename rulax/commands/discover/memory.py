@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rulax.discovery.discover import Discoverer, Plan
 from rulax.discovery.memory import ONE_PASS, STRATEGIES
@@ -27,11 +27,18 @@ GB = 10**9
 Say = Callable[[str], None]
 
 
+class Plans(TypedDict):
+    """The form of the file, as far as it is read."""
+
+    limit: int
+    plans: dict[str, Plan]
+
+
 def plan_memory(discoverer: Discoverer, limit_gb: float, folder: Path, say: Say, phase: Say) -> None:
     """Set the plan of every family."""
     path = folder / MEMORY
     # Also where the limit or the machine is another one now: see above, another strategy would differ in the last bits.
-    saved = read_json(path)
+    saved = read_json(path, Plans)
     if saved:
         discoverer.plans = {name: Plan(*plan) for name, plan in saved["plans"].items()}
         if limit_gb and int(limit_gb * GB) != saved["limit"]:

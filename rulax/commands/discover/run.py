@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,7 @@ from rulax.discovery.meta_step import DiscoveryState
 from rulax.envs.base import EnvironmentFailed
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
+from rulax.files.reading import blamed
 from rulax.own import shown
 from rulax.records import checkpoint
 from rulax.records import folder as folders
@@ -82,9 +83,10 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
     given = read_values(DiscoverConfig, values)
     # Only where families were given: an empty tuple would count as a setting that differs from the folder's.
     given |= {name: specs for name, specs in whole_specs(given).items() if name in given}
-    changes = resuming.accept(DiscoverConfig, given, record["settings"] | fixed_part(record), folder)
-    found = checkpoint.load(folder / folders.CHECKPOINT)
-    config = saved_discovery(record, changes)
+    with blamed(folder / folders.CONFIG):
+        changes = resuming.accept(DiscoverConfig, given, record["settings"] | fixed_part(record), folder)
+        config = saved_discovery(record, changes)
+    found = checkpoint.load(folder / folders.CHECKPOINT, Facts)
     facts = found.facts
     resuming.check_budget(folder, facts["step"], config.steps, "steps" in given, "meta-steps")
     prepared = prepare_discovery(config)
@@ -97,11 +99,15 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
     if changed:
         raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
     state = checkpoint.unpack(found, prepared.discoverer.skeleton(), folder / folders.CHECKPOINT)
+    with blamed(folder / folders.CHECKPOINT):
+        recorder = Recorder(facts["window"], 1, facts["step"], found.pending, make_row)
+    checkpoint.settle(found, folder / folders.CHECKPOINT)
     write_json(folder / folders.CONFIG, prepared.record)
     progress = progress or make_progress(config.quiet)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
-        recorder = Recorder(facts["window"], 1, facts["step"], found.pending, make_row)
-        job = DiscoverJob(prepared, folder, state, recorder, Clock(facts["seconds"], facts["cpu_seconds"]))
+        job = DiscoverJob(prepared, folder, state, recorder, Clock(facts["seconds"], facts["cpu_seconds"]), facts.get("rows"))
+        for note in filter(None, (found.note, job.log.note)):
+            progress.message(note)
         job.bad, job.results = facts["bad"], {name: facts[name] for name in RESULTS}
         job.evaluated = facts["evaluated"] if facts["step"] else -1  # at step 0 its row is not kept, so it is made again
         if job.evaluated < 0:
@@ -112,13 +118,40 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
         return drive(job, progress, stop)
 
 
+class _Facts(TypedDict):
+    step: int
+    seconds: float
+    cpu_seconds: float
+    window: int
+    evaluated: int
+    bad: int
+    first: Scores | None
+    best: Scores | None
+    last: Scores | None
+    fixed: dict[str, Any]
+
+
+class Facts(_Facts, total=False):
+    """What a checkpoint says beside its tensors."""
+
+    rows: int  # not counted in the first versions
+
+
 class DiscoverJob:
     """One discovery in progress."""
 
-    def __init__(self, prepared: PreparedDiscovery, folder: Path, state: DiscoveryState, recorder: Recorder, clock: Clock):
+    def __init__(
+        self,
+        prepared: PreparedDiscovery,
+        folder: Path,
+        state: DiscoveryState,
+        recorder: Recorder,
+        clock: Clock,
+        rows: int | None = None,
+    ):
         self.prepared, self.folder, self.config, self.discoverer = prepared, folder, prepared.config, prepared.discoverer
         self.state, self.recorder, self.clock, self.pace = state, recorder, clock, Pace()
-        self.log = RunLog(folder, KIND, recorder.step)
+        self.log = RunLog(folder, KIND, recorder.step, kept=rows)
         self.evaluator = Evaluator(prepared, folder)
         self.evaluated = -1  # the meta-step of the last evaluation
         # Evaluated only after the first meta-steps, when it is no longer the rule of the state; a copy, as those consume the state.
@@ -239,8 +272,11 @@ class DiscoverJob:
             **self.results,
             # The settings themselves and not only a hash: see `resume`, which names the one that differs.
             "fixed": fixed_part(self.prepared.record),
+            "rows": len(self.log.rows),
         }
-        checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
+        self.log.sync()
+        path, pending = self.folder / folders.CHECKPOINT, self.recorder.pending()
+        checkpoint.save(path, self.state, pending, facts, self.config.checkpoints)
 
     def conclude(self, finished: bool) -> DiscoveryRun:
         """The run as it stands, with its pictures."""

@@ -18,7 +18,6 @@ from rulax.commands.settings import HOST, Running, assemble, check_suite, read_v
 from rulax.discovery.settings import Discovery
 from rulax.envs.suites import SUITES
 from rulax.errors import UserError
-from rulax.files import safetensors_metadata
 from rulax.rules.kinds import KINDS, check_kind, kind_in
 from rulax.settings import Learning, Network, check_bounds, setting
 
@@ -133,10 +132,9 @@ def kind_in_file(init: str) -> str:
         return init
     if not init.endswith(".safetensors"):
         return DEFAULT
-    try:
-        return kind_in(safetensors_metadata(Path(init).read_bytes())) or DEFAULT
-    except (OSError, ValueError):
-        return DEFAULT
+    from rulax.rules.rule_files import about_of  # with numpy
+
+    return kind_in(about_of(Path(init))) or DEFAULT
 
 
 def of_any_rule(suite: dict[str, Any]) -> dict[str, Any]:

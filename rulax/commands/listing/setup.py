@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rulax.errors import UserError, suggestion
+from rulax.errors import UserError, readable, suggestion
 from rulax.files import read_json
+from rulax.files.reading import blamed, misfit
 from rulax.records import folder as folders
 from rulax.text import plural
 
 INSTALLABLE = ("disco103",)  # rules that do not come with the package
 ListedRun = dict[str, Any]  # one row, by column
 COLUMNS = ("folder", "kind", "env", "rule", "seeds", "steps", "finished", "final_return", "score", "seconds", "broken_lines")
+TEXT, NUMBER = str | None, float | None
+FORMS: dict[str, Any] = dict.fromkeys(("folder", "kind", "env", "rule", "command"), TEXT)
+FORMS |= dict.fromkeys(("seeds", "steps", "budget", "final_return", "score", "seconds"), NUMBER)
+MOST_SHOWN = 200  # characters of a name
 SCORES = ("final_return", "score")  # numbers that mean something only between runs of the same kind
 
 
@@ -25,7 +31,7 @@ def list_runs(folder: Path) -> list[ListedRun]:
     """Every run in a folder, at any depth."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder; `rulax runs DIR` lists the runs in DIR")
-    found = [describe(each) for each in run_folders(folder, inside=True)]
+    found = [described(each) for each in run_folders(folder, inside=True)]
     if not found:
         raise UserError(f"{folder} holds no runs (no folder in it has a {folders.CONFIG})")
     return found
@@ -38,17 +44,40 @@ def run_folders(folder: Path, inside: bool = False) -> Iterator[Path]:
         yield folder
     if not is_run or inside:
         # Not a recursive glob, which would also walk through every cell, checkpoint and event file below a run.
-        with os.scandir(folder) as entries:
-            below = sorted(entry.path for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-        for path in below:
+        for path in folders_in(folder):
             # `inside` is not passed on: whoever names a comparison sees its cells, but not what is inside of those.
             yield from run_folders(Path(path))
 
 
+def folders_in(folder: Path) -> list[str]:
+    """The folders in a folder; what cannot be looked into (somebody else's, a link to itself) is passed over."""
+    found = []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                found += [entry.path] if entry.is_dir() and not entry.name.startswith(".") else []
+    return sorted(found)
+
+
+def described(folder: Path) -> ListedRun:
+    """The same for any folder: one damaged run must not keep the others from being listed."""
+    nothing = dict.fromkeys((*COLUMNS, "budget", "command")) | {"folder": str(folder), "finished": False, "broken_lines": 0}
+    try:
+        with blamed(folder):
+            entry = describe(folder)
+    except UserError as error:
+        return nothing | {"kind": "damaged", "broken": [], "damage": str(error)}
+    # As a table and a file of values show them, and as they are sorted: a damaged file may hold anything.
+    misfits = [name for name, form in FORMS.items() if misfit(entry.get(name), form)]
+    text = {name: readable(value, MOST_SHOWN) for name, value in entry.items() if isinstance(value, str)}
+    damage = {"damage": f"{folder / folders.CONFIG} holds no {misfits[0]} of a run"} if misfits else {}
+    return entry | text | {name: nothing.get(name) for name in misfits} | damage
+
+
 def describe(folder: Path) -> ListedRun:
     """One run in a few numbers. A run that was killed has no summary: then its metrics are counted."""
-    # Lenient readers: one damaged run must not keep the others from being listed.
-    config, summary = read_json(folder / folders.CONFIG), read_json(folder / folders.SUMMARY)
+    # Lenient readers: what is damaged is missing.
+    config, summary = read_json(folder / folders.CONFIG, folders.Config), read_json(folder / folders.SUMMARY, folders.Summary)
     settings = config.get("settings", {})
     from rulax.records.rows import read_lines  # with numpy
 
@@ -64,6 +93,7 @@ def describe(folder: Path) -> ListedRun:
         "steps": summary.get("steps", summary.get("meta_steps", last.get("step", 0))),
         "budget": settings.get("steps"),
         "finished": bool(summary.get("finished")),
+        "damage": "" if config else f"{folder / folders.CONFIG} is damaged",
         "final_return": summary.get("final_return", last.get("episode_return")),
         "seconds": summary.get("seconds", last.get("seconds")),
         "broken_lines": len(broken),
@@ -172,6 +202,7 @@ def notes(entries: list[ListedRun], sort: str) -> list[str]:
         for entry in entries
         if entry["broken_lines"]
     ]
+    found += [f"damaged: {entry['damage']}" for entry in entries if entry.get("damage")]
     # Other columns, such as seconds, can be compared between any runs.
     if sort in SCORES:
         scored = [entry for entry in entries if entry[sort] is not None]

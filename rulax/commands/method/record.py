@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -120,10 +120,14 @@ def mean_of(numbers: list[dict[str, float | None]]) -> dict[str, float | None]:
     return {name: None if None in found else float(np.mean(found)) for name, found in every.items()}  # type: ignore[arg-type]
 
 
+# The form of a record, as far as it is read; one of its names is a word of Python.
+Record = TypedDict("Record", {"id": str, "value": float, "ci95": float, "goal": float | None, "pass": bool, "per_seed": list[Seed]})
+
+
 def read_experiment(path: Path) -> dict[str, Any] | None:
     """The record of an experiment, if there is one."""
     # A broken one is not taken for missing: overwriting would silently lose the seeds that it holds.
-    return load_json(path, "; remove it to run that experiment again") if path.exists() else None
+    return load_json(path, "; remove it to run that experiment again", Record) if path.exists() else None
 
 
 def seeds_of(record: dict[str, Any] | None) -> list[Seed]:

@@ -11,6 +11,7 @@ from rulax.commands.method.settings import MethodConfig
 from rulax.commands.settings import assemble, configured, read_values, recorded
 from rulax.errors import UserError, suggestion
 from rulax.files import write_json
+from rulax.files.reading import blamed
 from rulax.methods.base import Experiment
 from rulax.methods.catalogue import METHODS, experiments_of
 from rulax.records import folder as folders
@@ -34,9 +35,11 @@ def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
 def resumed(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
     """An earlier folder: other settings than its own would mix different experiments in one table."""
     folder = Path(values["resume"])
-    saved = resuming.read_record(folder, KIND)["settings"]
-    changes = resuming.accept(MethodConfig, read_values(MethodConfig, values), saved, folder)
-    return assemble(MethodConfig, {**saved, **changes}), folder
+    record, given = resuming.read_record(folder, KIND), read_values(MethodConfig, values)
+    with blamed(folder / folders.CONFIG):
+        saved = read_values(MethodConfig, record["settings"], str(folder / folders.CONFIG))
+        changes = resuming.accept(MethodConfig, given, saved, folder)
+        return assemble(MethodConfig, {**saved, **changes}), folder
 
 
 def chosen(config: MethodConfig) -> list[Experiment]:

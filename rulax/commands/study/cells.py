@@ -45,17 +45,17 @@ class StudyCell(NamedTuple):
     @property
     def failure(self) -> str:
         """Why it could not be made to its end, if so."""
-        return read_json(self.folder / FAILED).get("reason", "")
+        return read_json(self.folder / FAILED, dict[str, str]).get("reason", "")
 
     @property
     def discovered(self) -> bool:
         """Whether its discovery is at its end."""
-        return bool(read_json(self.folder / folders.SUMMARY).get("finished"))
+        return bool(read_json(self.folder / folders.SUMMARY, folders.Summary).get("finished"))
 
     @property
     def held_out(self) -> dict[str, Any]:
         """The scores of its rule in the families that decided about nothing, once they are known."""
-        return read_json(self.folder / HELD_OUT)
+        return read_json(self.folder / HELD_OUT, dict[str, dict[str, float | None]])
 
     @property
     def finished(self) -> bool:
@@ -154,7 +154,7 @@ class Baselines:
 
     def lend(self, folder: Path) -> None:
         """Put what is known into the folder of a discovery that has not measured its own."""
-        known = read_json(self.path).get(self.key)
+        known = read_json(self.path, dict[str, dict[str, Any]]).get(self.key)
         if known and not (folder / folders.BASELINES).exists():
             folders.create(folder)
             write_json(folder / folders.BASELINES, known)

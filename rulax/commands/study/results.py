@@ -59,7 +59,7 @@ def of_point(cells: list[StudyCell]) -> Found:
 
 def of_cell(cell: StudyCell) -> Found:
     """One discovery: the scores at its end in families of training and validation, and held out those of the rule it chose."""
-    summary, held_out = read_json(cell.folder / folders.SUMMARY), cell.held_out.get("scores", {})
+    summary, held_out = read_json(cell.folder / folders.SUMMARY, folders.Summary), cell.held_out.get("scores", {})
     last, best = summary.get("last") or {}, summary.get("best") or {}
     spent = {name: summary.get(name) for name in ("seconds", "cpu_seconds", "environment_steps", "agent_updates")}
     return {

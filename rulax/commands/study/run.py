@@ -22,6 +22,7 @@ from rulax.commands.study.settings import StudyConfig
 from rulax.commands.study.show import StudyResults, list_studies, show
 from rulax.errors import Interrupted, UserError
 from rulax.files import jsonable, read_json, write_json
+from rulax.files.reading import blamed
 from rulax.records import folder as folders
 from rulax.records.provenance import how_made
 from rulax.report.study import write_study_page
@@ -67,11 +68,13 @@ def resumed(values: dict[str, Any]) -> tuple[StudyConfig, Plan, dict[str, Any]]:
     """An earlier study, with the changes that a resumed one may make."""
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
-    saved = read_values(StudyConfig, record["settings"], str(folder / folders.CONFIG))
-    changes = resuming.accept(StudyConfig, read_values(StudyConfig, values), saved, folder)
-    config = assemble(StudyConfig, saved | changes | {"out": str(folder)})
-    plan = make_plan(config.study, record["plan"])
-    return config, plan.only(config.points), record | {"settings": recorded(config)}
+    given = read_values(StudyConfig, values)
+    with blamed(folder / folders.CONFIG):
+        saved = read_values(StudyConfig, record["settings"], str(folder / folders.CONFIG))
+        changes = resuming.accept(StudyConfig, given, saved, folder)
+        config = assemble(StudyConfig, saved | changes | {"out": str(folder)})
+        plan = make_plan(config.study, record["plan"])
+        return config, plan.only(config.points), record | {"settings": recorded(config)}
 
 
 def as_content(plan: Plan) -> dict[str, Any]:
@@ -135,7 +138,7 @@ class Part(Silent):
 
     def __init__(self, shown: Silent, cells: list[StudyCell], number: int):
         self.shown, self.cells, self.number = shown, cells, number
-        finished = [read_json(cell.folder / folders.SUMMARY).get("seconds") for cell in cells if cell.finished]
+        finished = [read_json(cell.folder / folders.SUMMARY, folders.Summary).get("seconds") for cell in cells if cell.finished]
         known = [seconds for seconds in finished if seconds]
         self.each = sum(known) / len(known) if known else None  # seconds that a discovery takes
         self.others = sum(not cell.finished for cell in cells) - 1  # that are still to come

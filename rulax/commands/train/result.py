@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rulax.evaluation.normalised import normalised
 from rulax.evaluation.scores import Evaluation
 from rulax.evaluation.skills import Skills
 from rulax.files import jsonable, read_json, write_atomically, write_json
+from rulax.files.reading import blamed
 from rulax.own import shown, shown_with
 from rulax.records import folder as folders
 from rulax.records.agent_file import Description, observation_form
@@ -248,14 +250,15 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
     # A name would be silently ignored, as the folder says already what the run was made with.
     if isinstance(env, str) or isinstance(rule, str):
         raise UserError("load takes an environment and a rule of your own; a run that has names for them needs neither")
-    config = saved_config(read_record(folder, KIND), {})
-    rows = read_rows(folder)
+    with blamed(folder / folders.CONFIG):
+        config = saved_config(read_record(folder, KIND), {})
+    rows = read_rows(folder, config.seeds)
     # From the rows and not from summary.json, which a killed run does not have and a resumed one has outlived.
     finished = bool(rows) and rows[-1]["step"] >= config.steps
     run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
     run.turns = read_turns(folder) if config.population else []
     run.own = own_objects(env, rule, config.env_options, config.rule_options)
-    run.stopped_by = "" if finished else str(read_json(folder / folders.SUMMARY).get("stopped_by", ""))
+    run.stopped_by = "" if finished else str(read_json(folder / folders.SUMMARY, folders.Summary).get("stopped_by", ""))
     return run
 
 
@@ -268,7 +271,9 @@ def restore(run: Run) -> tuple[Prepared, Any]:
     check_own(folders.read_config(run.folder), str(run.folder), *run.own)
     prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
-    found = checkpoint.load(path)
+    found = checkpoint.load(path, checkpoint.Facts)
+    if found.note:
+        print(found.note, file=sys.stderr)
     state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
     run.made = found.facts["step"]
     # Agents need the parameters and the environment's description, not the streams that a host trainer has opened.

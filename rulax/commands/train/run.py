@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 import numpy as np
@@ -42,6 +42,7 @@ from rulax.envs.base import EnvironmentFailed
 from rulax.envs.ranges import fold_ranges
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import jsonable, write_json
+from rulax.files.reading import blamed
 from rulax.learning.life import gradient_steps
 from rulax.methods.population import PopulationTrainer
 from rulax.own import shown_with
@@ -119,13 +120,14 @@ def resume(
     # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
     given = take_options(read_values(TrainConfig, values))
-    if given.get("randomise"):
-        # The folder has them among the options of the environment, whose others need not be repeated.
-        given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])
-    changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
+    with blamed(folder / folders.CONFIG):
+        if given.get("randomise"):
+            # The folder has them among the options of the environment, whose others need not be repeated.
+            given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])
+        changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
+        config = saved_config(record, changes)
     path = folder / folders.CHECKPOINT
-    found = checkpoint.load(path)
-    config = saved_config(record, changes)
+    found = checkpoint.load(path, Facts)
     # Without this an object of the user's own would be looked up by its name, and found missing or mistaken for something else.
     check_own(record, str(folder), environment, recipe)
     if environment is not None and config.env_options.get("randomise"):
@@ -139,19 +141,24 @@ def resume(
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
     state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
     progress = progress or make_progress(config.quiet)
-    if warning := changed_files(record):
+    for warning in filter(None, (changed_files(record), found.note)):
         progress.message(warning)
     announce(prepared, progress)
     with first_reset(prepared):
         state = prepared.trainer.resume(state)
+    checkpoint.settle(found, path)
     # Rewritten for a changed budget and today's names; the command stays the one that started the run.
     write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
     # A folder from before processor time was counted stays without it.
     clock = Clock(found.facts["seconds"], found.facts.get("cpu_seconds") or float("nan"))
     # The window is that of the checkpoint, whatever the budget is now: an unfinished row can only be finished in the same length.
-    recorder = Recorder(found.facts["window"], prepared.trainer.steps_per_iteration, made, found.pending)
+    with blamed(path):
+        recorder = Recorder(found.facts["window"], prepared.trainer.steps_per_iteration, made, found.pending)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
-        return drive(TrainJob(prepared, folder, state, recorder, clock, callbacks), progress, stop)
+        job = TrainJob(prepared, folder, state, recorder, clock, callbacks, found.facts.get("rows"))
+        if job.log.note:
+            progress.message(job.log.note)
+        return drive(job, progress, stop)
 
 
 @contextmanager
@@ -179,6 +186,20 @@ def announce(prepared: Prepared, progress: Silent) -> None:
             progress.message(text)
 
 
+class _Facts(TypedDict):
+    step: int
+    seconds: float
+    window: int
+    fingerprint: str
+
+
+class Facts(_Facts, total=False):
+    """What a checkpoint says beside its tensors."""
+
+    cpu_seconds: float | None  # not counted in the first versions
+    rows: int  # likewise
+
+
 class TrainJob:
     """One training run in progress."""
 
@@ -190,10 +211,11 @@ class TrainJob:
         recorder: Recorder,
         clock: Clock,
         callbacks: Sequence[Callback] = (),
+        rows: int | None = None,
     ):
         self.prepared, self.folder, self.config, self.trainer = prepared, folder, prepared.config, prepared.trainer
         self.state, self.recorder, self.clock, self.pace = state, recorder, clock, Pace()
-        self.log = RunLog(folder, KIND, recorder.step, writers_for(prepared, folder))
+        self.log = RunLog(folder, KIND, recorder.step, writers_for(prepared, folder), rows, self.config.seeds)
         # Rows that survive a resumption hold the restarts of earlier parts; the trainer counts from 0 again.
         self.restarts_before = sum(row.get(RESTARTS) or 0 for row in self.log.rows)
         self.failure: EnvironmentFailed | None = None
@@ -280,8 +302,12 @@ class TrainJob:
             "window": self.recorder.window,
             # So that a resumption can tell whether config.json still describes this state.
             "fingerprint": self.prepared.record["fingerprint"],
+            # So that it can also tell whether one of them is gone.
+            "rows": len(self.log.rows),
         }
-        checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
+        self.log.sync()
+        path, pending = self.folder / folders.CHECKPOINT, self.recorder.pending()
+        checkpoint.save(path, self.state, pending, facts, self.config.checkpoints)
 
     def conclude(self, finished: bool) -> Run:
         """The run as it stands; in its folder, the curve, the summary and the page."""

@@ -27,6 +27,7 @@ from rulax.commands.tune.show import Sweep, show
 from rulax.commands.tune.study import Study, Trial, check_installed
 from rulax.errors import Interrupted, TrainingStopped, UserError
 from rulax.files import write_json
+from rulax.files.reading import blamed
 from rulax.learning.members import OF_GRADIENT_STEPS
 from rulax.own import shown
 from rulax.records import folder as folders
@@ -70,11 +71,14 @@ def resumed(values: Mapping[str, Any]) -> tuple[TuneConfig, dict[str, Any]]:
     folder = Path(values["resume"])
     record = resuming.read_record(folder, KIND)
     # By today's names: those of an earlier version are not the user's to correct.
-    kept = read_values(TuneConfig, record["settings"], str(folder / folders.CONFIG))
-    saved, given = build_tune(kept), take_options(read_values(TuneConfig, values))
-    # As they are recorded: lists that were split at their commas are joined, and defaults resolved.
-    now = settings_of(build_tune(kept | {name: value for name, value in given.items() if name != "resume"}))
-    changes = resuming.accept(TuneConfig, {name: now.get(name, value) for name, value in given.items()}, settings_of(saved), folder)
+    given = take_options(read_values(TuneConfig, values))
+    with blamed(folder / folders.CONFIG):
+        kept = read_values(TuneConfig, record["settings"], str(folder / folders.CONFIG))
+        saved = build_tune(kept)
+        # As they are recorded: lists that were split at their commas are joined, and defaults resolved.
+        now = settings_of(build_tune(kept | {name: value for name, value in given.items() if name != "resume"}))
+        resolved = {name: now.get(name, value) for name, value in given.items()}
+        changes = resuming.accept(TuneConfig, resolved, settings_of(saved), folder)
     config = dataclasses.replace(saved, **changes, out=str(folder))
     check_bounds(config)
     return config, record | {"settings": settings_of(config)}

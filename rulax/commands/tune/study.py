@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from rulax.commands.search_space import Choices, Dimension, Range
 from rulax.errors import UserError
+from rulax.files.reading import DAMAGE
 
 JOURNAL = "trials.jsonl"
 FEWEST = 4  # finished trials for a statement about what mattered
@@ -51,7 +52,7 @@ class Study:
             storage = JournalStorage(JournalFileBackend(str(self.path)))
             self.study = optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)
             self.check()
-        except (ValueError, KeyError, TypeError) as error:  # what Optuna raises for lines that are none of its own
+        except DAMAGE as error:  # whatever Optuna raises for lines that are none of its own
             raise UserError(f"{self.path} cannot be read as the journal of a sweep: {error}") from error
 
     def check(self) -> None:

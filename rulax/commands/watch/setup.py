@@ -36,9 +36,17 @@ def find_run(run: str | Path = "") -> Path:
     return folder
 
 
+def kind_of(folder: Path) -> str:
+    """What kind of run a folder holds; nothing if it cannot be read."""
+    try:
+        return folders.read_config(folder)["kind"]
+    except UserError:
+        return ""
+
+
 def newest() -> Path:
     """The run in `runs/` that was written to last; one that has no page is passed over."""
-    found = [each for each in run_folders(RUNS) if folders.read_config(each)["kind"] in PAGES] if RUNS.is_dir() else []
+    found = [each for each in run_folders(RUNS) if kind_of(each) in PAGES] if RUNS.is_dir() else []
     if not found:
         raise UserError("there is no run in runs/ to watch; start one, for example `rulax train catch`, or name its folder")
     return max(found, key=lambda each: written(each)[0])

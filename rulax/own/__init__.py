@@ -1,7 +1,8 @@
 """A user's own parts, wherever a name is expected: `module:name` or `file.py:name`, or an object handed over in Python.
 
 A reference such as `rules.py:my_rule` can be written into a run folder and found again. An object cannot: `hold` gives it a name
-that is valid in this process only, and a folder that was made with it asks for it again.
+that is valid in this process only, and a folder that was made with it asks for it again. What only a file has named is not imported
+without the user's consent (`consent.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import ModuleType
 from typing import Any, Literal, NewType
 
 from rulax.errors import UserError, suggestion
+from rulax.own import consent
 
 OwnPart = NewType("OwnPart", str)  # in the type of a setting: beside the names listed there, a reference is accepted
 JsonFile = NewType("JsonFile", str)  # likewise: the path of a file that ends in .json is accepted
@@ -104,6 +106,9 @@ def _defined(module: ModuleType) -> str:
 
 def import_file(path: Path) -> ModuleType:
     """The module in a Python file, imported anew once the file has changed."""
+    consent.check(str(path))
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} cannot be read: it is not a regular file")
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -128,6 +133,7 @@ def import_file(path: Path) -> ModuleType:
 
 def import_module(name: str) -> ModuleType:
     """A module that Python finds, or that stands in the current folder."""
+    consent.check(name)
     _look_in(Path.cwd())
     try:
         return importlib.import_module(name)
