@@ -144,7 +144,7 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     options = merge_options(name, inside, options, "the keywords")
     # Taken out first: what is left in `options` belongs to the environment or its adapter.
     around = {option: options.pop(option) for option in AROUND if option in options}
-    environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _make_other(name, options)
+    environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _looked_at(name, options)
     if "randomise" in around:
         from rulax.envs.randomised import randomise
 
@@ -226,6 +226,12 @@ def _whole(name: str, option: str, number: Any) -> int:
     read = convert_like(label, 1, number)
     check_value(label, read, {"at_least": 1})
     return read
+
+
+def _looked_at(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
+    from rulax.envs.adapters.limit import set_up
+
+    return set_up(own.shown(name), _make_other, name, options)
 
 
 def _make_other(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
