@@ -146,11 +146,12 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     around = {option: options.pop(option) for option in AROUND if option in options}
     environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _looked_at(name, options)
     if "randomise" in around:
+        from rulax.envs.adapters.limit import set_up
         from rulax.envs.randomised import randomise
 
         # The combinators below draw tasks themselves, and keep one for longer than an episode.
         per_task = any(option in around for option in COMBINATORS)
-        environment = randomise(environment, own.shown(name), around["randomise"], per_task)
+        environment = set_up(own.shown(name), randomise, environment, own.shown(name), around["randomise"], per_task)
     if "with_distractors" in around:
         environment = _distracted(name, environment, around["with_distractors"])
     for option in COMBINATORS:

@@ -26,7 +26,7 @@ from rulax.errors import UserError
 from rulax.settings import STEP_LIMIT
 
 SETUP = 60.0  # making environments imports libraries and loads files: it may take that long, however short the limit
-CLOSING = 30.0  # and closing them no longer, however long the limit: by then everything is saved
+CLOSING = 30.0  # what closing them may take: by then everything is saved
 HURRY = 10.0  # once the user asked to stop
 GRACE = 5.0  # for a call that was interrupted to come back
 TICK = 0.1  # seconds between two looks
@@ -78,8 +78,8 @@ def allowed(least: float = 0.0, most: float = math.inf) -> float:
 
 def too_long(call: str, seconds: float) -> str:
     """The end of a sentence about an environment."""
-    why = "of the request to stop" if _Now.hurried else "(--step-limit)"
-    return f"did not come back from {call} within {seconds:g} seconds {why}"
+    why = " (--step-limit)" if seconds == _Now.seconds else " of the request to stop" if _Now.hurried else ""
+    return f"did not come back from {call} within {seconds:g} seconds{why}"
 
 
 @contextlib.contextmanager
@@ -95,7 +95,7 @@ def last_resort(save: Callable[[], None]) -> Iterator[None]:
 def set_up(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """What the function makes; one that hangs or wants to end this process is refused."""
     try:
-        return Guard(least=SETUP).run("being made", function, *arguments)
+        return Guard(name, least=SETUP).run("being made", function, *arguments)
     except Hung as error:
         raise UserError(f"environment '{name}' {error}") from error
     except SystemExit as error:
@@ -121,8 +121,8 @@ class Waited:
 class Guard:
     """Makes calls that may hang, one at a time."""
 
-    def __init__(self, least: float = 0.0, most: float = math.inf):
-        self.bounds = least, most
+    def __init__(self, name: str, least: float = 0.0, most: float = math.inf):
+        self.name, self.bounds = name, (least, most)  # the environment's
         self.number = 0  # of calls so far
         self.call, self.where, self.thread = "", "", 0
         self.waited, self.late_after, self.given_up = Waited(), 0.0, False
@@ -161,7 +161,7 @@ class Guard:
             _interrupt(self.thread)
         elif not self.given_up:
             self.given_up = True
-            _leave(f"an environment {too_long(self.call, most)} and cannot be interrupted")
+            _leave(f"environment '{self.name}' {too_long(self.call, most)} and cannot be interrupted, so this process ends")
 
 
 # -- the onlooker ----------------------------------------------------------------------------------------------------------------

@@ -38,7 +38,9 @@ class RestartingStreams(HostStreams):
 
     def __init__(self, environment: HostEnvironment, num_streams: int, most: int = MOST_RESTARTS):
         self.environment, self.num_streams, self.most = environment, num_streams, most
-        self.setup, self.calls, self.closing = limit.Guard(least=limit.SETUP), limit.Guard(), limit.Guard(most=limit.CLOSING)
+        name = name_of(environment)
+        self.setup, self.calls = limit.Guard(name, least=limit.SETUP), limit.Guard(name)
+        self.closing = limit.Guard(name, least=limit.CLOSING, most=limit.CLOSING)
         self.check = Checker(environment, num_streams)
         self.restarts = np.zeros(num_streams, np.int64)  # of each stream
         self.said = ""  # the text of the last error
@@ -77,7 +79,7 @@ class RestartingStreams(HostStreams):
         try:
             self.closing.run("being closed", self.streams.close)
         except limit.Hung as error:
-            print(f"note: environment '{name_of(self.environment)}' {error}", file=sys.stderr)
+            print(f"note: environment '{self.closing.name}' {error}", file=sys.stderr)
         except BaseException as error:
             if _is_final(error):
                 raise
@@ -85,6 +87,10 @@ class RestartingStreams(HostStreams):
     def close(self) -> None:
         self.closed = True
         self.release()
+
+    def guarded(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Another call of an environment that may hang; what it raises is not counted."""
+        return self._call(self.calls, name, function, *arguments)
 
     def _started(self, seed: int) -> Timestep:
         if self.released:
@@ -122,7 +128,7 @@ class RestartingStreams(HostStreams):
         except limit.Hung as error:
             self.released = True  # what hangs is not asked to close
             raise EnvironmentFailed(
-                f"environment '{name_of(self.environment)}' {error}; what hangs in this process cannot be restarted, only what has "
+                f"environment '{guard.name}' {error}; what hangs in this process cannot be restarted, only what has "
                 "a process of its own (--env-options processes=1)",
                 int(self.restarts.sum()),
                 {"step_limit": limit.allowed()},

@@ -6,8 +6,8 @@ its share there as they would here, with the same seeds: observations do not dep
 receive their actions before the first one is asked for its answer, so they step in parallel.
 
 A copy that raises costs its own stream, in its process. Any other failure (a process dies or hangs, a copy cannot be replaced)
-raises here and ends all processes by force; `restart.py` handles it. A process ends with its parent, however that ends, and whatever
-it is doing itself.
+raises here and ends all processes by force; `restart.py` handles it. A process ends with its parent, however that ends and whatever
+it does.
 """
 
 from __future__ import annotations
