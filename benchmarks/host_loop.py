@@ -10,20 +10,25 @@ Four things are timed in turns, per iteration of `unroll` steps in every stream 
 `ratio` is loop / (bare + network). Each of the two is faster alone, with the caches for itself, than in any loop with the other:
 what that takes shows in `by hand` / (bare + network). With --overlap on, the ratio of wall clocks may fall below 1.
 
+`guards` is loop / the same loop without its look at the clock and at what the environment shows (limit.py, checking.py).
+
     python benchmarks/host_loop.py [--json] [--environments CartPole-v1 images] [--overlap off on] [--rounds 5] [--pause 0]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from rulax.envs.adapters.checking import Checker
 from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
 from rulax.envs.registry import make
 from rulax.learning import host_replay
@@ -140,6 +145,23 @@ def parts(trainer: Any, state: Any, step: Any) -> tuple[Any, Any, Any]:
     return bare, network, by_hand
 
 
+@contextlib.contextmanager
+def unguarded(streams: Any) -> Iterator[None]:
+    """Streams that neither limit the time of a step nor look at what it shows."""
+    streams._call, streams.check = lambda guard, name, function, *arguments: function(*arguments), lambda *_: None
+    try:
+        yield
+    finally:
+        del streams._call
+        streams.check = Checker(streams.environment, streams.num_streams)
+
+
+def loop_time(trainer: Any, loop: Any, bare: bool) -> np.ndarray:
+    """Wall and CPU seconds of a loop, perhaps unguarded."""
+    with unguarded(trainer.streams) if bare else contextlib.nullcontext():
+        return np.array(clock(loop, 1))
+
+
 def measure(name: str, overlap: str, rounds: int, iterations: int, pause: float) -> dict[str, Any]:
     """Medians over rounds."""
     environment = Images(pause) if name == "images" else make(name)
@@ -162,8 +184,12 @@ def measure(name: str, overlap: str, rounds: int, iterations: int, pause: float)
     for work in (*works, loop):
         clock(work, 1)
     rows = []  # [round, part, wall or CPU]
-    for _ in range(rounds):
-        row = [np.array(clock(loop, 1)) / iterations]
+    guards = []
+    for number in range(rounds):
+        pair = [loop_time(trainer, loop, bare) for bare in ((False, True) if number % 2 else (True, False))]
+        guarded, without = pair if number % 2 else pair[::-1]
+        guards.append(guarded / without)
+        row = [guarded / iterations]
         if trainer._learning is not None:
             trainer._learning[0].result()  # what is under way would be counted as somebody else's
         rows.append([*(np.array(clock(work, iterations)) for work in works), *row])
@@ -174,6 +200,8 @@ def measure(name: str, overlap: str, rounds: int, iterations: int, pause: float)
     for number, part in enumerate(("bare", "network", "by_hand", "loop")):
         for kind, unit in enumerate(("wall", "cpu")):
             result[f"{part}_{unit}_ms"] = round(1e3 * float(np.median(times[:, number, kind])), 2)
+    for kind, unit in enumerate(("wall", "cpu")):
+        result[f"guards_{unit}_ratio"] = round(float(np.median(guards, 0)[kind]), 3)
     for number, part in enumerate(("by_hand", "loop")):
         for kind, unit in enumerate(("wall", "cpu")):
             result[f"{part}_{unit}_ratio"] = round(float(ratios[number, kind]), 3)
@@ -202,6 +230,7 @@ def main() -> None:
                 shown += [
                     f"{part} {result[f'{part}_{unit}_ms']} ({result[f'{part}_{unit}_ratio']})" for part in ("by_hand", "loop")
                 ]
+                shown.append(f"guards ({result[f'guards_{unit}_ratio']})")
                 print(f"  {unit:<5}" + ", ".join(shown), flush=True)
 
 

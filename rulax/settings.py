@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 from rulax.errors import UserError
 from rulax.own import JsonFile, OwnPart
 
+STEP_LIMIT = 300.0  # seconds that one step or reset of a host environment may take
+
 
 def setting(
     default: Any,

@@ -39,6 +39,13 @@ def start_jax(platform: str, precision: str = "default", cache: bool = True) -> 
     set_up(platform, precision, cache)
 
 
+def allow(step_limit: float) -> None:
+    """Set how long a call of a host environment may take, in this process from now on."""
+    from rulax.envs.adapters import limit
+
+    limit.allow(step_limit)
+
+
 # -- environments --------------------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +145,7 @@ def make_trainer(
     hyperparameters: Mapping[str, Any] | None = None,
 ) -> Trainer:
     """What trains the agents of a configuration; `hyperparameters` are those that each agent has of its own, [K] each."""
+    from rulax.envs.base import EnvironmentFailed
     from rulax.learning import train
 
     with user_errors():
@@ -149,7 +157,10 @@ def make_trainer(
             replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
             most_restarts=config.most_restarts,
         )
-        return train.make_trainer(environment, recipe, settings, hyperparameters or {})
+        try:
+            return train.make_trainer(environment, recipe, settings, hyperparameters or {})
+        except EnvironmentFailed as error:  # its streams cannot be opened
+            raise UserError(str(error)) from error
 
 
 def with_options(settings: Any, options: Mapping[str, Any]) -> Any:

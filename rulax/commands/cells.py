@@ -6,6 +6,7 @@ are finished, what they cost, and one view of their progress. Which cells there 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,8 +102,9 @@ def failure(cell: Cell) -> str | None:
     facts = read_json(cell.folder / FAILED, Failed)
     if not facts:
         return None
-    # Failures without a limit, such as a loss that is no number, would happen again: the default makes the comparison false.
-    return None if cell.config.most_restarts > facts.get("most_restarts", cell.config.most_restarts) else facts["reason"]
+    # Failures without a limit, such as a loss that is no number, would happen again.
+    now = {"most_restarts": cell.config.most_restarts, "step_limit": cell.config.step_limit or math.inf}
+    return None if any(now[name] > facts[name] for name in now if name in facts) else facts["reason"]
 
 
 def cost_of(cell: Cell) -> Cost:
@@ -154,8 +156,8 @@ def train_cell(
     except TrainingStopped as error:
         folders.create(cell.folder)  # an environment that cannot even be started leaves none
         # Kept only where a larger limit could change the outcome; see `failure`.
-        limit = {"most_restarts": cell.config.most_restarts} if isinstance(error.__cause__, EnvironmentFailed) else {}
-        write_json(cell.folder / FAILED, {"reason": str(error), **limit})
+        limits = error.__cause__.limits if isinstance(error.__cause__, EnvironmentFailed) else {}
+        write_json(cell.folder / FAILED, {"reason": str(error), **limits})
     finally:
         # In `finally`, because interrupted and failed training costs as well; where not even a folder was made there is nowhere to
         # write.

@@ -6,6 +6,7 @@ that yields wherever it may be shown, saved or stopped, so that it reads as the 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from rulax.commands.progress import Silent, Status
 from rulax.commands.signals import StopRequest
+from rulax.envs.adapters.limit import last_resort
 from rulax.errors import Interrupted, TrainingStopped
 
 Outcome = TypeVar("Outcome", covariant=True)
@@ -78,6 +80,21 @@ class Driver:
 
 def drive(job: Job[Outcome], progress: Silent, stop: StopRequest) -> Outcome:
     """Do the work of a job. Every way out saves it: its end, Ctrl-C or SIGTERM (`Interrupted`), and `TrainingStopped`."""
+    with last_resort(lambda: rescue(job, progress)):
+        return driven(job, progress, stop)
+
+
+def rescue(job: Job[Any], progress: Silent) -> None:
+    """Save a job whose environment hangs and cannot be interrupted; this process ends then."""
+    progress.stop()
+    # Where the state cannot be saved in the middle of a piece, the last checkpoint stays as it is.
+    with contextlib.suppress(Exception):
+        job.save()
+    job.conclude(False)
+
+
+def driven(job: Job[Outcome], progress: Silent, stop: StopRequest) -> Outcome:
+    """The same, by the one thread that does all of it."""
     # The count of minutes begins now and not at 0: every command that has checkpoints writes one before it comes here.
     finished, working, saved_at = False, False, time.monotonic()
     progress.start(job.title, job.status())

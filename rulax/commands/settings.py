@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from rulax.commands.fields import field_types
 from rulax.errors import UserError, did_you_mean, matches, suggestion
 from rulax.own import is_own
-from rulax.settings import Learning, Network, check_bounds, earlier_names, setting
+from rulax.settings import STEP_LIMIT, Learning, Network, check_bounds, earlier_names, setting
 from rulax.text import convert
 
 Config = TypeVar("Config")
@@ -78,6 +78,8 @@ class HostLoop:
     """Largest replay buffer of all seeds together, for example 4GiB [default: 80 % of the memory that is free]."""
     most_restarts: int = setting(10, HOST, at_least=0, on_resume=True)
     """How often the environment of one stream may raise an error and be restarted before the run gives up."""
+    step_limit: float = setting(STEP_LIMIT, HOST, at_least=0, on_resume=True, metavar="SECONDS")
+    """How long one step or reset of one stream may take; 0 means for ever."""
 
     def host_only(self) -> list[str]:
         """Those that were given and would do nothing in an environment that runs on the device."""

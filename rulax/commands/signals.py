@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from rulax.envs.adapters import limit
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 NOTICE = "stopping after this chunk and saving… (press Ctrl-C again to stop at once)"
 
@@ -43,6 +45,7 @@ class StopRequest:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self.active:
+            limit.hurry(False)
             try:
                 for number, handler in self.previous.items():
                     signal.signal(number, handler)
@@ -67,4 +70,5 @@ class StopRequest:
                 # compiler. Checkpoints are replaced as a whole, so the last one stays good.
                 os._exit(130)
             self.requested = True
+            limit.hurry(True)  # an environment that hangs would let nobody stop
             self.notify(NOTICE)

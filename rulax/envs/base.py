@@ -157,11 +157,12 @@ class Streams(Protocol):
 
 
 class EnvironmentFailed(RuntimeError):
-    """An environment raised more often than is allowed; the text is a sentence for the user."""
+    """An environment raised more often than is allowed, or does what no restart mends; the text is a sentence for the user."""
 
-    def __init__(self, message: str, restarts: int = 0):
+    def __init__(self, message: str, restarts: int = 0, limits: Mapping[str, float] | None = None):
         super().__init__(message)
         self.restarts = restarts  # of all streams together, so far
+        self.limits = dict(limits or {})  # settings that ended it: with a larger value of one, it may be worth another try
 
 
 class HostEnvironment(abc.ABC):

@@ -144,13 +144,14 @@ def make(name: str, **options: Any) -> Environment | HostEnvironment:
     options = merge_options(name, inside, options, "the keywords")
     # Taken out first: what is left in `options` belongs to the environment or its adapter.
     around = {option: options.pop(option) for option in AROUND if option in options}
-    environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _make_other(name, options)
+    environment: Any = _make_registered(_BY_NAME[name], options) if name in _BY_NAME else _looked_at(name, options)
     if "randomise" in around:
+        from rulax.envs.adapters.limit import set_up
         from rulax.envs.randomised import randomise
 
         # The combinators below draw tasks themselves, and keep one for longer than an episode.
         per_task = any(option in around for option in COMBINATORS)
-        environment = randomise(environment, own.shown(name), around["randomise"], per_task)
+        environment = set_up(own.shown(name), randomise, environment, own.shown(name), around["randomise"], per_task)
     if "with_distractors" in around:
         environment = _distracted(name, environment, around["with_distractors"])
     for option in COMBINATORS:
@@ -226,6 +227,12 @@ def _whole(name: str, option: str, number: Any) -> int:
     read = convert_like(label, 1, number)
     check_value(label, read, {"at_least": 1})
     return read
+
+
+def _looked_at(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:
+    from rulax.envs.adapters.limit import set_up
+
+    return set_up(own.shown(name), _make_other, name, options)
 
 
 def _make_other(name: str, options: dict[str, Any]) -> Environment | HostEnvironment:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.agents.base import Agent
+from rulax.envs.adapters import is_an_environments
 from rulax.envs.adapters.restart import RestartingStreams
 from rulax.envs.adapters.streams import CopiedStreams
 from rulax.envs.base import Environment, HostEnvironment, HostStreams, Transition, WrappedStreams
@@ -128,9 +129,11 @@ def _camera(streams: RestartingStreams, environment: HostEnvironment) -> Callabl
         nonlocal broken
         if not broken:
             try:
-                drawn = _own_picture(streams)
+                drawn = streams.guarded("render", _own_picture, streams)
             # Of many kinds: a missing package, no display, a renderer of the user's own. The episode goes on without it.
-            except Exception:
+            except BaseException as error:
+                if not is_an_environments(error):
+                    raise
                 drawn = None
             if drawn is not None:
                 return drawn

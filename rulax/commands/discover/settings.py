@@ -19,7 +19,7 @@ from rulax.discovery.settings import Discovery
 from rulax.envs.suites import SUITES
 from rulax.errors import UserError
 from rulax.rules.kinds import KINDS, check_kind, kind_in
-from rulax.settings import Learning, Network, check_bounds, setting
+from rulax.settings import STEP_LIMIT, Learning, Network, check_bounds, setting
 
 DEFAULT = "disco"
 BASE = "grids"  # whose settings serve environments that no suite names
@@ -63,6 +63,8 @@ class DiscoverConfig(Running):
     """Largest replay of one family of agents, for example 4GiB [default: 80 % of the memory that is free]."""
     most_restarts: int = setting(10, HOST, at_least=0, on_resume=True)
     """How often the environment of one stream may raise an error and be restarted before the run gives up."""
+    step_limit: float = setting(STEP_LIMIT, HOST, at_least=0, on_resume=True, metavar="SECONDS")
+    """How long one step or reset of one stream may take; 0 means for ever."""
     most_bad: int = setting(100, "run", at_least=0, on_resume=True)
     """Meta-gradients that may be other than finite before the run stops; each is left out and counted."""
     preset: str = setting("", "run", metavar="FILE")

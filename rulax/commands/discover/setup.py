@@ -66,6 +66,7 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     check_schedule(recipe)
     check_plain(recipe)
     build.start_jax(config.platform, config.precision)
+    build.allow(config.step_limit)
     with user_errors():
         sizes = sizes_of(config)
     training = make_families(config.envs)

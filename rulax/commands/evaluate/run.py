@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from rulax.commands.build import allow
 from rulax.commands.evaluate.settings import EvaluateConfig, build_evaluate
 from rulax.commands.evaluate.setup import find_agents
 from rulax.commands.evaluate.show import show
@@ -24,6 +25,7 @@ def command(values: dict[str, Any]) -> int:
 
 def evaluate_from(config: EvaluateConfig) -> Evaluation:
     """Evaluate as the settings say."""
+    allow(config.step_limit)
     agents = find_agents(config.what, config.env, config.env_options, config.platform)
     if not config.json:
         print(f"{plural(config.episodes, 'episode')} of {plural(len(agents), 'agent')}…", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rulax.commands.settings import LARGEST_SEED, Computing, assemble, check_bounds, read_values
 from rulax.errors import UserError
-from rulax.settings import setting
+from rulax.settings import STEP_LIMIT, setting
 
 WHAT, HOW = "which agents", "how to play"
 EXAMPLE = "runs/catch-ppo-001 (`rulax runs` lists all runs) or agent.safetensors"
@@ -29,6 +29,8 @@ class AgentsConfig(Computing):
     """Constants to draw anew for every episode, instead of the ranges of training, if it had any: force=1:5|15:20."""
     seed: int = setting(0, HOW, at_least=0, at_most=LARGEST_SEED)
     """Seed of all random numbers; they are never those of training."""
+    step_limit: float = setting(STEP_LIMIT, HOW, at_least=0, metavar="SECONDS")
+    """How long one step or reset of an environment that steps on the CPU may take; 0 means for ever."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rulax.commands.build import allow
 from rulax.commands.evaluate.setup import find_agents
 from rulax.commands.play.settings import PlayConfig, build_play
 from rulax.commands.play.show import tell, watch
@@ -26,6 +27,7 @@ def command(values: dict[str, Any]) -> int:
 
         check_mp4()  # before anything is played
     agent = chosen(find_agents(config.what, config.env, config.env_options, config.platform), config.agent)
+    allow(config.step_limit)
     # Said because it changes what is seen: the return of training episodes is that of drawn actions.
     how = "the most likely actions; --no-greedy draws them as in training" if config.greedy else "actions drawn as in training"
     print(f"playing {how}", file=sys.stderr)

@@ -14,6 +14,7 @@ import numpy as np
 from rulax.agents.distributions import likeliest_choice
 from rulax.commands import build
 from rulax.envs.adapters.gymnasium import GymnasiumEnvironment
+from rulax.envs.adapters.limit import set_up
 from rulax.envs.adapters.stacking import Stacked
 from rulax.envs.base import Environment, HostEnvironment, WrappedHost
 from rulax.envs.own import environment_name, environment_of
@@ -233,14 +234,19 @@ def watchable(agent: AgentHandle) -> Environment | HostEnvironment:
     about = agent._describe() if agent._describe else None
     if not isinstance(innermost, GymnasiumEnvironment) or about is None or "env" in about.custom:
         return agent.environment
-    probe = innermost.make_env()
-    draws = "rgb_array" in (probe.metadata or {}).get("render_modes", ())
-    probe.close()
-    if not draws:
+    if not set_up(innermost.name, draws_itself, innermost):
         return agent.environment
     # In this process, where pictures can be taken.
     options = {name: value for name, value in about.env_options.items() if name != "processes"}
     return build.make_environment(about.env, {**options, "render_mode": "rgb_array"})
+
+
+def draws_itself(environment: GymnasiumEnvironment) -> bool:
+    """Whether it would make pictures."""
+    probe = environment.make_env()
+    draws = "rgb_array" in (probe.metadata or {}).get("render_modes", ())
+    probe.close()
+    return draws
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------------

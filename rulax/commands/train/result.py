@@ -323,6 +323,7 @@ def own_objects(
     env: Any, rule: Any, env_options: dict[str, Any] | None = None, rule_options: dict[str, Any] | None = None
 ) -> tuple[Any, Any]:
     """Environment and recipe, where the user gave objects instead of names; None stands for a name, or for nothing."""
+    from rulax.envs.adapters.limit import set_up
     from rulax.envs.own import environment_name, environment_of
     from rulax.rules.own import rule_name
     from rulax.rules.registry import own_recipe
@@ -330,7 +331,8 @@ def own_objects(
     environment = recipe = None
     with user_errors():
         if env is not None and not isinstance(env, str):
-            environment = environment_of(env, environment_name(env), env_options or {})
+            name = environment_name(env)
+            environment = set_up(name, environment_of, env, name, env_options or {})
         if rule is not None and not isinstance(rule, str):
             recipe = own_recipe(rule, rule_name(rule), rule_options or {})
     return environment, recipe

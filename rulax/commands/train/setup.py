@@ -48,6 +48,7 @@ def prepare(
     custom = [name for name, given in (("env", environment), ("rule", recipe)) if given is not None]
     recipe = build.make_recipe(config.rule, config.rule_options, config.overrides, recipe)
     build.start_jax(config.platform, config.precision)
+    build.allow(config.step_limit)
     if environment is None:
         # Recorded like options that the user gave, so that whoever makes the environment again makes this one.
         config = dataclasses.replace(config, env_options=build.needed_options(config.env_options, recipe.env_options, config.rule))

@@ -6,10 +6,11 @@ can always be imported: a missing library is an error with the command that inst
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import math
 import os
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from rulax.envs.actions import Actions, between, one_of, several_of
+from rulax.envs.adapters.limit import Hung
 from rulax.errors import suggestion
 from rulax.settings import check_value
 from rulax.text import convert_like
@@ -101,7 +103,7 @@ def read_bounded(about: str, space: Any, low: Any, high: Any, bins: int | None) 
         raise ValueError(f"{about}: {error}") from error
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An error as one line of text with the place that raised it, because its traceback is not kept."""
     text, trace = " ".join(str(error).split()), traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(trace[-1].filename)}, line {trace[-1].lineno})" if trace else ""
@@ -110,5 +112,16 @@ def said(error: Exception) -> str:
 
 def quietly(release: Callable[[], None]) -> None:
     """Release something that is already broken, and ignore further errors."""
-    with contextlib.suppress(Exception):
+    try:
         release()
+    except BaseException as error:
+        if not is_an_environments(error):
+            raise
+
+
+def is_an_environments(error: BaseException) -> bool:
+    """Whether an environment raised this by itself, `SystemExit` and `KeyboardInterrupt` included: no Ctrl-C, no limit of time."""
+    if isinstance(error, KeyboardInterrupt):
+        main = threading.current_thread() is threading.main_thread()
+        return not (main and signal.getsignal(signal.SIGINT) is signal.default_int_handler)  # nobody else raises it elsewhere
+    return not isinstance(error, Hung)

@@ -16,8 +16,9 @@ import jax
 import numpy as np
 
 from rulax.envs.actions import Actions, ByTable
-from rulax.envs.adapters import quietly, said
-from rulax.envs.base import Episode, HostEnvironment, HostStreams, Timestep
+from rulax.envs.adapters import is_an_environments, limit, quietly, said
+from rulax.envs.adapters.checking import shown_instead
+from rulax.envs.base import EnvironmentFailed, Episode, HostEnvironment, HostStreams, Timestep
 from rulax.types import Level, PyTree
 
 HostArray = Any  # `Timestep` is annotated with JAX arrays; host environments fill it with numpy arrays
@@ -192,6 +193,9 @@ class MadeOfCopies(Protocol):
     def real_dimensions(self) -> int: ...
 
     @property
+    def observation(self) -> PyTree: ...
+
+    @property
     def make_one(self) -> Callable[[], Copy]: ...
 
     def native_action(self, action: np.ndarray) -> np.ndarray:
@@ -226,23 +230,27 @@ class CopiedStreams(ResettingStreams):
     def __init__(self, environment: MadeOfCopies, num_streams: int):
         super().__init__(num_streams, environment.num_actions, environment.action_dimensions, environment.real_dimensions)
         self.environment = environment
-        self.copies = [environment.make_one() for _ in range(num_streams)]
+        self.copies: list[Copy] = []
+        for stream in range(num_streams):
+            limit.place.value = stream
+            self.copies.append(environment.make_one())
 
     def reset_all(self, seeds: np.ndarray) -> PyTree:
         self.seeds, self.failed, self.replaced = seeds, {}, [0] * self.num_streams
-        return self.environment.stacked([self._reset_one(stream, int(seed)) for stream, seed in enumerate(seeds)])
+        return self._stacked([self._reset_one(stream, int(seed)) for stream, seed in enumerate(seeds)])
 
     def step_all(self, action: np.ndarray) -> Outcome:
         shown, rewards, terminations, truncations = [], [], [], []
-        own, dummy = self.environment.native_action(action), self.dummy.tolist()
+        own, dummy, place = self.environment.native_action(action), self.dummy.tolist(), limit.place
         for stream, one in enumerate(own.tolist() if own.ndim == 1 else own):  # speed matters here: every step waits for this loop
+            place.value = stream
             reward, terminated, truncated = 0.0, False, False
             if dummy[stream]:
                 observation = self._reset_one(stream)
             else:
                 try:
                     observation, reward, terminated, truncated, *_ = self.copies[stream].step(one)
-                except Exception as error:
+                except BaseException as error:
                     observation = self._replace(stream, error)
                 if terminated:
                     observation = self._reset_one(stream)
@@ -251,16 +259,25 @@ class CopiedStreams(ResettingStreams):
             terminations.append(terminated)
             truncations.append(truncated)
         ended = np.array(terminations, bool)
-        return Outcome(self.environment.stacked(shown), np.array(rewards, np.float64), ended, np.array(truncations, bool) & ~ended)
+        return Outcome(self._stacked(shown), np.array(rewards, np.float64), ended, np.array(truncations, bool) & ~ended)
 
     def _reset_one(self, stream: int, seed: int | None = None) -> PyTree:
+        limit.place.value = stream
         try:
             return self.copies[stream].reset(seed)
-        except Exception as error:
+        except BaseException as error:
             return self._replace(stream, error)
 
-    def _replace(self, stream: int, error: Exception) -> PyTree:
+    def _stacked(self, observations: list[PyTree]) -> PyTree:
+        try:
+            return self.environment.stacked(observations)
+        except Exception as error:
+            raise EnvironmentFailed(shown_instead(self.environment, observations, error)) from error
+
+    def _replace(self, stream: int, error: BaseException) -> PyTree:
         """The first observation of a new copy, in the place of one that raised."""
+        if not is_an_environments(error):
+            raise error
         self.failed = {**self.failed, stream: said(error)}
         self.replaced[stream] += 1  # counted per stream, so that a stream's seeds depend on no other stream or process
         # A copy that raised may fail to close as well.
@@ -271,5 +288,6 @@ class CopiedStreams(ResettingStreams):
         return self.copies[stream].reset(int(seed))
 
     def close_all(self) -> None:
-        for copy in self.copies:
-            copy.close()
+        for stream, copy in enumerate(self.copies):
+            limit.place.value = stream
+            quietly(copy.close)  # the others are to be closed as well

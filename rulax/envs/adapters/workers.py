@@ -5,18 +5,23 @@ The streams are distributed over that many processes. Each process makes the env
 its share there as they would here, with the same seeds: observations do not depend on the number of processes. All processes
 receive their actions before the first one is asked for its answer, so they step in parallel.
 
-A copy that raises costs its own stream, in its process. Any other failure (a process dies, a copy cannot be replaced) raises here
-and ends all processes by force; `restart.py` handles it.
+A copy that raises costs its own stream, in its process. Any other failure (a process dies or hangs, a copy cannot be replaced)
+raises here and ends all processes by force; `restart.py` handles it. A process ends with its parent, however that ends and whatever
+it does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import itertools
 import multiprocessing
 import os
+import select
 import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import resource_tracker, util
@@ -27,13 +32,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from rulax.envs.adapters import quietly, said
+from rulax.envs.adapters import limit, quietly, said
 from rulax.envs.adapters.streams import CheckedStreams
-from rulax.envs.base import HostEnvironment, Timestep, WrappedHost
+from rulax.envs.base import EnvironmentFailed, HostEnvironment, Timestep, WrappedHost
 from rulax.envs.registry import make
 
 PARENTS = (signal.SIGINT, signal.SIGTERM)  # often sent to a whole group of processes; only the parent handles them
 PATIENCE = 5.0  # seconds that processes get to close what they hold
+PR_SET_PDEATHSIG = 1  # of Linux's prctl
+CALLS = {"start_each": "reset", "step_each": "step"}  # what sentences call them
 THREADS = {"atari": "threads", "envpool": "num_threads"}  # families whose vector is in C++, and their own option
 
 
@@ -84,17 +91,21 @@ class Answer(NamedTuple):
     timestep: Timestep | None = None
     failed: Mapping[int, str] = {}  # by its own numbers
     error: str = ""  # why it ended, if it did
+    final: bool = False  # whether it is no use to start again
 
 
-def _serve(pipe: Connection, name: str, options: dict[str, Any], num_streams: int) -> None:
+def _serve(pipe: Connection, place: Any, dies_with: bool, name: str, options: dict[str, Any], num_streams: int) -> None:
     """The main loop of a process, which ends with its pipe: when the streams are closed or the parent is dead."""
     for each in PARENTS:
         signal.signal(each, signal.SIG_IGN)
+    _end_with_parent(dies_with)
+    limit.place = place
+    limit.allow(0)  # the parent looks on
     streams: Any = None
     try:
         environment: Any = make(name, **options)
         streams, answer = environment.open(num_streams), Answer()
-    except Exception as error:
+    except BaseException as error:
         answer = Answer(error=said(error))
     # The parent ends a process by closing the pipe, so the end of the pipe is no error.
     with contextlib.suppress(EOFError, OSError):
@@ -107,10 +118,27 @@ def _serve(pipe: Connection, name: str, options: dict[str, Any], num_streams: in
 
 
 def _answer(streams: CheckedStreams, call: str, argument: np.ndarray) -> Answer:
+    limit.place.value = -1
     try:
         return Answer(getattr(streams, call)(argument), streams.failed)
-    except Exception as error:
+    except EnvironmentFailed as error:
+        return Answer(error=str(error), final=True)
+    except BaseException as error:
         return Answer(error=said(error))
+
+
+def _end_with_parent(dies_with: bool) -> None:
+    """End this process when its parent dies, be it in the middle of a step that never returns."""
+    if dies_with and sys.platform == "linux":  # even where a step holds the interpreter
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()  # of a parent that is dead already, too
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 class Worker:
@@ -120,7 +148,13 @@ class Worker:
         self.streams = streams
         context = multiprocessing.get_context("spawn")  # JAX runs threads, and a process that is forked beside them may hang
         self.pipe, theirs = context.Pipe()
-        arguments = (theirs, environment.name, environment.options, len(streams))
+        self.poller = select.poll()  # `Connection.poll` would make one every time
+        self.poller.register(self.pipe.fileno(), select.POLLIN)
+        self.place = context.RawValue("q", -1)  # the stream that the process is at, by its own numbers
+        self.call, self.least = "being opened", limit.SETUP
+        # Linux takes the end of the thread that started a process for that of the parent; only the main thread lasts as long.
+        dies_with = threading.current_thread() is threading.main_thread()
+        arguments = (theirs, self.place, dies_with, environment.name, environment.options, len(streams))
         self.process = context.Process(target=_serve, args=arguments, daemon=True)
         with _inherited():
             self.process.start()
@@ -134,16 +168,33 @@ class Worker:
 
     def ask(self, call: str, argument: np.ndarray) -> None:
         """Send a call without waiting for the answer."""
+        self.call, self.least = CALLS.get(call, call), 0.0
         with self._alive():
             self.pipe.send((call, argument))
 
     def answer(self) -> Answer:
         """The answer to the call; a RuntimeError if the process cannot go on."""
         with self._alive():
+            if not self.poller.poll(1000 * limit.TICK):
+                self._wait()
             answer = self.pipe.recv()
+        if answer.final:
+            raise EnvironmentFailed(f"{answer.error}, in {self}")
         if answer.error:
             raise RuntimeError(f"{answer.error}, in {self}")
         return answer
+
+    def _wait(self) -> None:
+        """Wait for an answer that takes long, as long as the process gets on with its streams."""
+        waited = limit.Waited()
+        while not self.poller.poll(1000 * limit.TICK):
+            limit.place.value += 1  # this process is doing what it should
+            at = self.place.value
+            if waited.since(at) > limit.allowed(self.least):
+                where = f" in stream {self.streams[at]}" if at >= 0 else ""
+                text = f"{self} {limit.too_long(self.call, limit.allowed(self.least))}{where}"
+                # Nobody who waits for the end wants it to be started again.
+                raise limit.Hung(text) if limit.hurried() else RuntimeError(text)
 
     def end(self, patience: float) -> None:
         """Let the process close what it holds for `patience` seconds, then kill it."""

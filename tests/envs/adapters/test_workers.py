@@ -145,6 +145,42 @@ def test_a_process_ends_with_its_parent(tmp_path, end):
     assert not alive(process)
 
 
+HANGING = """
+import sys
+from rulax.envs import make
+import numpy as np
+
+if __name__ == "__main__":
+    streams = make("tests.envs.misbehaving:RulaxMisbehaving-v0", processes=2, what=sys.argv[1], when=1, tell=sys.argv[2]).open(2)
+    streams.start(0)
+    print(*(worker.process.pid for worker in streams.workers), flush=True)
+    streams.step(np.zeros(2, int))
+"""
+
+
+@pytest.mark.parametrize("what", ["hold", "deadlock"])
+def test_a_process_that_hangs_ends_with_a_parent_that_is_killed(tmp_path, what):
+    script, told, root = tmp_path / "hanging.py", tmp_path / "told", str(Path(__file__).resolve().parents[3])
+    script.write_text(HANGING)
+    parent = subprocess.Popen(
+        [sys.executable, script, what, told], stdout=subprocess.PIPE, text=True, cwd=root, env={**os.environ, "PYTHONPATH": root}
+    )
+    try:
+        processes = [int(each) for each in parent.stdout.readline().split()]
+        until = time.monotonic() + 60
+        while not told.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(processes) == 2
+        assert all(map(alive, processes))
+    finally:
+        parent.kill()
+        parent.communicate()
+    until = time.monotonic() + 20
+    while any(map(alive, processes)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(alive, processes))
+
+
 def alive(process):
     """Whether a process runs; one that nobody fetches (a container's first process may not) has ended, too."""
     try:
