@@ -11,7 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTICE = "stopping after this chunk and saving… (press Ctrl-C again to stop at once)"
+AGAIN = "(press Ctrl-C again to stop at once)"
+NOTICE = f"stopping after this chunk and saving… {AGAIN}"
 
 
 class StopRequest:
@@ -23,7 +24,7 @@ class StopRequest:
 
     def __init__(self, notify: Callable[[str], None]):
         self.requested = False
-        self.notify = notify
+        self.notify, self.notice = notify, NOTICE
         # Signals belong to the main thread; elsewhere (a notebook's worker) training just runs to its end.
         self.active = threading.current_thread() is threading.main_thread()
 
@@ -67,4 +68,4 @@ class StopRequest:
                 # compiler. Checkpoints are replaced as a whole, so the last one stays good.
                 os._exit(130)
             self.requested = True
-            self.notify(NOTICE)
+            self.notify(self.notice)
