@@ -45,9 +45,7 @@ def at_work(folder: Path | None, command: str) -> Iterator[None]:
 
 def failed(reason: str, folder: Path, command: str) -> FolderFailed:
     """The whole sentence."""
-    return FolderFailed(
-        reason, f"what was saved before is whole, and once this is mended, rulax {command} --resume {folder} goes on"
-    )
+    return FolderFailed(reason, f"what was saved before is whole; once this is mended, rulax {command} --resume {folder} goes on")
 
 
 def reason_of(error: OSError, folder: Path) -> str:

@@ -19,19 +19,22 @@ from rulax.errors import InUse
 from rulax.files import read_json, write_json
 
 LOCK = "run.lock"
+OURS: set[Path] = set()  # the folders that this process works in
 
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[None]:
     """While this is open the folder is this process's own; `InUse` if it is another one's."""
-    path = folder / LOCK
+    path, place = folder / LOCK, folder.resolve()
     mine = {"process": os.getpid(), "host": socket.gethostname(), "began": beginning_of(os.getpid())}
     with one_at_a_time(folder):
         refuse_if_used(folder)
         write_json(path, mine | {"since": time.strftime("%Y-%m-%d %H:%M:%S")})
+        OURS.add(place)
     try:
         yield
     finally:
+        OURS.discard(place)
         # The folder may be gone, or read-only by now: then that is what the user has to hear, and not this.
         with contextlib.suppress(OSError):
             if mine.items() <= read_json(path).items():
@@ -41,7 +44,7 @@ def held(folder: Path) -> Iterator[None]:
 def refuse_if_used(folder: Path) -> None:
     """`InUse`, which names the process, if one works in a folder."""
     holder = read_json(folder / LOCK)
-    if not holder or is_stale(holder):
+    if not holder or is_stale(holder, folder):
         return
     process, host, since = (holder.get(name, "unknown") for name in ("process", "host", "since"))
     if host == socket.gethostname() and holder.get("began"):
@@ -52,13 +55,16 @@ def refuse_if_used(folder: Path) -> None:
     )
 
 
-def is_stale(holder: dict[str, Any]) -> bool:
-    """Whether the process that a lock names is known to be gone."""
+def is_stale(holder: dict[str, Any], folder: Path) -> bool:
+    """Whether the process that a lock names is known to be gone, or to have left the folder."""
     process, began = holder.get("process"), holder.get("began")
     # Without a beginning (a system without /proc and ps) a recycled number could not be told from the process itself.
     if holder.get("host") != socket.gethostname() or not isinstance(process, int) or not began:
         return False
-    return beginning_of(process) != began
+    if beginning_of(process) != began:
+        return True
+    # This very process, which could not remove its lock: the disk had become read-only, or the folder was moved.
+    return process == os.getpid() and folder.resolve() not in OURS
 
 
 def beginning_of(process: int) -> str:
