@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rulax.errors import FolderFailed
+from rulax.records.folder import check_free
 from rulax.records.lock import held
 
 FULL = "there is no space left on the disk"
@@ -22,18 +23,21 @@ REASONS = {
 
 
 @contextlib.contextmanager
-def at_work(folder: Path | None, command: str) -> Iterator[None]:
+def at_work(folder: Path | None, command: str, fresh: bool = False) -> Iterator[None]:
     """Around all that is written to a run folder, if there is one.
 
     Args:
         folder: of the run.
         command: which `rulax COMMAND --resume` goes on.
+        fresh: whether the run begins now; then the folder may hold none.
     """
     if folder is None:
         yield
         return
     try:
         with held(folder):
+            if fresh:  # looked at again, now that nobody else can begin there
+                check_free(str(folder), ours=True)
             yield
     except BrokenPipeError:  # of a terminal, which says nothing about the folder
         raise

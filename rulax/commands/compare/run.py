@@ -44,9 +44,7 @@ def compare_from(values: dict[str, Any]) -> Comparison:
         progress.message(f"note: {sentence}")
     with StopRequest(progress.message) as stop:
         setup.move_to(folders.create_new(config.out, KIND, config.suite or config.envs[0]))
-        with at_work(setup.folder, KIND):
-            if not values.get("resume"):
-                folders.check_free(config.out, ours=True)
+        with at_work(setup.folder, KIND, fresh=not values.get("resume")):
             setup.choose()
             # From here on the folder can be resumed; cells find out by themselves how far they are.
             write_json(setup.folder / folders.CONFIG, record)

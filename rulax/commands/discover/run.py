@@ -67,8 +67,7 @@ def start(config: DiscoverConfig, progress: Silent | None = None, stop: StopRequ
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
         state = prepared.discoverer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, KIND, config.suite[:40] or "own")
-        with at_work(folder, KIND):
-            folders.check_free(config.out, ours=True)  # again, now that nobody else can begin there
+        with at_work(folder, KIND, fresh=True):
             stages.begin(folder)
             # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
             write_json(folder / folders.CONFIG, prepared.record)

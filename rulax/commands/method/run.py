@@ -50,9 +50,8 @@ def method_from(values: dict[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
     # Before JAX starts: a name that does not exist, in a folder of another version, is refused at once.
     experiments, progress = chosen(config), make_progress(config.quiet)
     folder = folders.create_new(config.out, KIND, config.method)
-    with at_work(folder, KIND):
+    with at_work(folder, KIND, fresh=not values.get("resume")):
         if not values.get("resume"):
-            folders.check_free(config.out, ours=True)
             write_json(folder / folders.CONFIG, record)
         start_jax(config.platform)
         with StopRequest(progress.message) as stop:

@@ -49,9 +49,7 @@ def study_from(values: dict[str, Any], content: Mapping[str, Any] | None = None)
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         folder = folders.create_new(config.out, KIND, Path(config.study).stem)
-        with at_work(folder, KIND):
-            if not values.get("resume"):
-                folders.check_free(config.out, ours=True)
+        with at_work(folder, KIND, fresh=not values.get("resume")):
             write_json(folder / folders.CONFIG, record)
             return drive(StudyJob(dataclasses.replace(config, out=str(folder)), plan, record), progress, stop)
 

@@ -96,9 +96,8 @@ def begin(
             # Before the folder is made: an environment that cannot even be reset leaves no empty run behind.
             state = prepared.trainer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, config.env, config.rule) if on_disk else None
-        with at_work(folder, KIND):
+        with at_work(folder, KIND, fresh=True):
             if folder is not None:
-                folders.check_free(config.out, ours=True)  # again, now that nobody else can begin there
                 stages.begin(folder)
                 # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
                 write_json(folder / folders.CONFIG, prepared.record)

@@ -53,9 +53,8 @@ def tune_from(values: dict[str, Any]) -> Sweep:
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         folder = folders.create_new(config.out, KIND, config.env, config.rule)
-        with at_work(folder, KIND):
+        with at_work(folder, KIND, fresh=not values.get("resume")):
             if not values.get("resume"):
-                folders.check_free(config.out, ours=True)
                 stages.begin(folder)
             write_json(folder / folders.CONFIG, record)
             job = TuneJob(dataclasses.replace(config, out=str(folder)), record, recommended)
