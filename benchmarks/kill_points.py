@@ -166,7 +166,6 @@ def run_part(line: list[str], kill: Kill, place: Path) -> Part:
         output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.nice(5)
         writes = Writes(kill.write)
         writes.install()
         code = cli.main(line)
