@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rulax.commands.compare.show import Comparison
     from rulax.commands.tune.show import Sweep
     from rulax.envs.registry import make
-    from rulax.errors import Interrupted, TrainingStopped, UserError
+    from rulax.errors import FolderFailed, Interrupted, TrainingStopped, UserError
     from rulax.rules.registry import make_rule as rule
 
 __version__ = "0.1.0"
@@ -34,6 +34,7 @@ __version__ = "0.1.0"
 # Lazy, because JAX takes a second to import and `rulax --help` should not wait for it.
 _PUBLIC = {
     "Comparison": ("rulax.commands.compare.show", "Comparison"),
+    "FolderFailed": ("rulax.errors", "FolderFailed"),
     "Interrupted": ("rulax.errors", "Interrupted"),
     "Run": ("rulax.api", "Run"),
     "Sweep": ("rulax.commands.tune.show", "Sweep"),
@@ -59,6 +60,7 @@ _PUBLIC = {
 
 __all__ = [
     "Comparison",
+    "FolderFailed",
     "Interrupted",
     "Run",
     "Sweep",

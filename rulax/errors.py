@@ -42,6 +42,23 @@ class TrainingStopped(RuntimeError):
     if there is a run folder."""
 
 
+class InUse(UserError):
+    """Another run works in the folder."""
+
+
+class FolderFailed(RuntimeError):
+    """A run folder can no longer be written: the disk is full, or the folder is gone. What was saved before is whole.
+
+    Args:
+        reason: what went wrong.
+        advice: the rest of the sentence, about going on.
+    """
+
+    def __init__(self, reason: str, advice: str = ""):
+        super().__init__(f"{reason}; {advice}" if advice else reason)
+        self.reason = reason
+
+
 # A KeyboardInterrupt, so that no `except Exception` of a caller swallows Ctrl-C.
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM, after everything was saved. `run` holds what was learned so far."""

@@ -27,6 +27,7 @@ from rulax.errors import TrainingStopped, UserError
 from rulax.files import read_json, write_json
 from rulax.learning.train import COMPILE_FAST, CompiledTrainer
 from rulax.records import folder as folders
+from rulax.records import stages
 from rulax.rules.base import Recipe
 from rulax.text import duration
 
@@ -86,15 +87,18 @@ class Failed(_Reason, total=False):
 
 
 def begun(cell: Cell) -> bool:
-    """Whether there is something to go on from."""
-    # Both: config.json is written first, so a cell killed between the two has nothing to resume and starts again.
+    """Whether there is something of it to show."""
+    # Both: config.json is written first, so a cell killed between the two has nothing to show.
     return (cell.folder / folders.CHECKPOINT).exists() and (cell.folder / folders.CONFIG).exists()
 
 
 def finished(cell: Cell) -> bool:
     """Whether nothing is left to do: trained to the end, or found to be impossible."""
     # Asked of the folder every time: it is the only record of progress, so nothing can disagree with it after a crash.
-    return failure(cell) is not None or (begun(cell) and load(cell.folder).finished)
+    if failure(cell) is not None or not begun(cell):
+        return failure(cell) is not None
+    run = load(cell.folder)
+    return run.finished and not stages.missing(cell.folder, stages.OF_TRAINING, run.steps_made)
 
 
 def failure(cell: Cell) -> str | None:
@@ -146,7 +150,7 @@ def train_cell(
     # It is being tried again; were the old reason left, a cell that succeeds now would still count as failed.
     (cell.folder / FAILED).unlink(missing_ok=True)
     try:
-        if begun(cell):
+        if (cell.folder / folders.CONFIG).exists():
             values = {"resume": str(cell.folder), "quiet": True}
             # What a comparison or a sweep was given anew on resuming has to reach cells that were begun with other values.
             values |= {name: getattr(cell.config, name) for name in changeable(HostLoop)}

@@ -28,7 +28,7 @@ from rulax.commands.train.settings import TrainConfig
 from rulax.commands.tune.settings import TuneConfig
 from rulax.commands.watch.settings import WatchConfig
 from rulax.envs.suites import SUITES as COMPARED
-from rulax.errors import Interrupted, TrainingStopped, UserError, suggestion
+from rulax.errors import FolderFailed, Interrupted, TrainingStopped, UserError, suggestion
 from rulax.own import consent
 from rulax.parallel.allocation import keep_freed_memory
 
@@ -198,8 +198,8 @@ def main(arguments: list[str] | None = None) -> int:
         if os.environ.get("RULAX_DEBUG"):
             raise
         return complain(error, BAD_INPUT)
-    except TrainingStopped as error:
-        return complain(error, BAD_INPUT)  # training cannot go on, and the sentence says why
+    except (TrainingStopped, FolderFailed) as error:
+        return complain(error, BAD_INPUT)  # the run cannot go on, and the sentence says why
     # Before KeyboardInterrupt, of which it is a kind: this one knows what was saved and how to go on.
     except Interrupted as error:
         print(error, file=sys.stderr)
@@ -211,6 +211,11 @@ def main(arguments: list[str] | None = None) -> int:
         # `rulax envs | head` closes the pipe early; without this, Python would complain again while closing stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    # Of what is written outside of run folders, which say it themselves: an agent's file, a picture, standard output.
+    except OSError as error:
+        if os.environ.get("RULAX_DEBUG"):
+            raise
+        return complain(error, BAD_INPUT)
 
 
 def complain(error: Exception, code: int) -> int:

@@ -88,5 +88,19 @@ def check_budget(folder: Path, made: int, wanted: int, given: bool, unit: str, f
         raise UserError(f"{folder} has already made {made:,} {unit}, more than {flag} {wanted:,}")
 
 
+def before_first_checkpoint(folder: Path) -> bool:
+    """Whether a run was ended before it had anything to go on from, so that it begins again."""
+    # Rows without a checkpoint mean that one was lost: to begin again would silently remove them.
+    metrics = folder / folders.METRICS
+    return not any(folder.glob(f"{Path(folders.CHECKPOINT).stem}*")) and not (metrics.exists() and metrics.stat().st_size)
+
+
+def what_is_left(folder: Path, trained: bool, missing: list[str], again: bool) -> str:
+    """What a user is told of a run that does not simply go on; empty for one that does."""
+    if again:
+        return f"{folder} holds no checkpoint yet; it begins again, with its own settings"
+    return f"nothing is left to train; what is still to be made: {', '.join(missing)}" if trained and missing else ""
+
+
 def _short(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else "not set" if value is None else str(value)

@@ -13,7 +13,8 @@ from types import TracebackType
 from rulax.envs.adapters import limit
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-NOTICE = "stopping after this chunk and saving… (press Ctrl-C again to stop at once)"
+AGAIN = "(press Ctrl-C again to stop at once)"
+NOTICE = f"stopping after this chunk and saving… {AGAIN}"
 
 
 class StopRequest:
@@ -25,7 +26,7 @@ class StopRequest:
 
     def __init__(self, notify: Callable[[str], None]):
         self.requested = False
-        self.notify = notify
+        self.notify, self.notice = notify, NOTICE
         # Signals belong to the main thread; elsewhere (a notebook's worker) training just runs to its end.
         self.active = threading.current_thread() is threading.main_thread()
 
@@ -71,4 +72,4 @@ class StopRequest:
                 os._exit(130)
             self.requested = True
             limit.hurry(True)  # an environment that hangs would let nobody stop
-            self.notify(NOTICE)
+            self.notify(self.notice)

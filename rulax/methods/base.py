@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class Tested:
 
 class SeedRun(abc.ABC):
     """One seed of one experiment: it is advanced until it is done, then tested."""
+
+    # What says how far it has come, as attributes such as "state" or "loop.made": arrays on the device in a tree of fixed shapes,
+    # arrays of numpy, or whole numbers. A seed with nothing here cannot be saved on its way, and begins again.
+    kept: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def advance(self) -> Progress:

@@ -12,6 +12,7 @@ from rulax.files.reading import blamed
 from rulax.own import consent, shown
 from rulax.records import provenance
 from rulax.records.earlier import complete
+from rulax.records.lock import refuse_if_used
 
 CONFIG, METRICS, CHECKPOINT, CURVE, SUMMARY, REPORT, FILM, SKILLS = (
     "config.json",
@@ -101,8 +102,8 @@ def create_numbered(*names: str) -> Path:
             raise UserError(f"the run folder {folder} cannot be created: {error.strerror or error}") from None
 
 
-def check_free(out: str) -> None:
-    """Refuse to write over a run."""
+def check_free(out: str, ours: bool = False) -> None:
+    """Refuse to write over a run; `ours` if the lock on the folder is held already."""
     folder = Path(out)
     if not out:
         return
@@ -110,6 +111,8 @@ def check_free(out: str) -> None:
         raise UserError(f"{folder} is a file; choose another --out")
     # An existing folder without a run is fine: users make one beforehand, or keep notes in it.
     if any((folder / name).exists() for name in (CONFIG, METRICS, CHECKPOINT)):
+        if not ours:
+            refuse_if_used(folder)  # one that goes on right now, which --resume would be refused as well
         raise UserError(f"{folder} already holds a run; choose another --out, or go on with --resume {folder}")
 
 

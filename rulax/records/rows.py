@@ -15,6 +15,7 @@ import numpy as np
 from rulax.files import jsonable, write_atomically
 from rulax.files.reading import misfit, read_bytes, read_json_lines
 from rulax.records import folder as folders
+from rulax.records.tensorboard import TensorBoard
 from rulax.text import plural
 
 Row = dict[str, Any]
@@ -151,7 +152,7 @@ def finite_mean(values: Any) -> float:
 class Writer(Protocol):
     """A place that numbers are sent to: TensorBoard, Weights & Biases."""
 
-    def add_scalar(self, name: str, value: float, step: int) -> None: ...
+    def write(self, numbers: Mapping[str, float], step: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -182,10 +183,7 @@ class RunLog:
             self.note = self.keep_broken(broken, kept)
         # Also at step 0: a run that goes on from its very first checkpoint makes all of its rows again.
         write_atomically(folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
-        from tensorboardX import SummaryWriter  # half a second to import, so only where there is a folder
-
-        # TensorBoard's events cannot be rewritten; purge_step makes it hide those that will be written again.
-        self.writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=step or None))
+        self.writers.append(TensorBoard(folder / "tensorboard", step))
 
     def keep_broken(self, broken: list[int], kept: int | None) -> str:
         """Put damaged lines aside, which the file will lose, and say so; one that a crash has cut off at the end is no news.
@@ -217,9 +215,9 @@ class RunLog:
                 finally:
                     os.close(opened)
 
-    def drop(self, kind: str) -> None:
-        """Remove the rows of one kind, which will be written again."""
-        self.rows = [row for row in self.rows if row.get("kind") != kind]
+    def drop(self, kind: str, after: int) -> None:
+        """Remove the rows of one kind after a step, which will be written again."""
+        self.rows = [row for row in self.rows if row.get("kind") != kind or row["step"] <= after]
         if self.folder is not None:
             write_atomically(self.folder / folders.METRICS, "".join(json.dumps(row) + "\n" for row in self.rows))
 
@@ -230,11 +228,10 @@ class RunLog:
             # Appended and not replaced as a whole: a crash can at worst cut the last line, which readers leave out.
             with (self.folder / folders.METRICS).open("a") as file:
                 file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
-        numbers = [(name, value, row["step"]) for row in rows for name, value in row.items() if isinstance(value, (int, float))]
-        for writer in self.writers:
-            for name, value, step in numbers:
-                if name != "step":
-                    writer.add_scalar(f"{self.group}/{name}", value, step)
+        for row in rows:
+            known = {name: value for name, value in row.items() if isinstance(value, (int, float)) and name != "step"}
+            for writer in self.writers:
+                writer.write({f"{self.group}/{name}": value for name, value in known.items()}, row["step"])
 
     def close(self) -> None:
         """Flush what is buffered."""

@@ -1,9 +1,10 @@
-"""Weights & Biases, for those who ask for it (`--wandb PROJECT`): a writer with the two methods of TensorBoard's."""
+"""Weights & Biases, for those who ask for it (`--wandb PROJECT`): a writer like TensorBoard's."""
 
 from __future__ import annotations
 
 import importlib.util
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -36,9 +37,9 @@ class WandbWriter:
         # `allow` serves both cases: a new identity starts a run, a remembered one goes on with it.
         self.run: Any = wandb.init(project=project, id=identity(folder), resume="allow", config=record, **place)
 
-    def add_scalar(self, name: str, value: float, step: int) -> None:
-        """One number; numbers of the same step become one line there."""
-        self.run.log({name: value}, step=step)
+    def write(self, numbers: Mapping[str, float], step: int) -> None:
+        """The numbers of one step; those of several rows of it become one line there."""
+        self.run.log(dict(numbers), step=step)
 
     def close(self) -> None:
         """Send what is left."""

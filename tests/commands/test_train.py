@@ -51,7 +51,7 @@ def test_a_run_folder_is_complete(fake, tmp_path: Path, capsys) -> None:
     folder = tmp_path / "runs" / "catch-ppo-001"
     names = {path.name for path in folder.iterdir()}
     files = {"config.json", "metrics.jsonl", "checkpoint.safetensors", "curve.png", "summary.json", "report.html"}
-    assert names == files | {"tensorboard", "checkpoint.1.safetensors"}
+    assert names == files | {"tensorboard", "checkpoint.1.safetensors", "stages.json"}
     record = json.loads((folder / "config.json").read_text())
     assert record["settings"]["steps"] == 2345
     assert record["learning"]["streams"] == 2

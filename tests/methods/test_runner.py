@@ -3,9 +3,14 @@
 import dataclasses
 import json
 import math
+import os
+import signal
+import time
 import types
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -147,6 +152,56 @@ def test_an_interrupted_run_goes_on_with_the_seeds_that_are_missing(tmp_path, mo
     assert main(["method", "--resume", out]) == 0
     assert started == [2]
     assert read_experiment(tmp_path / "out" / "toy.numbers.json")["seeds"] == [0, 1, 2]
+
+
+class Walk(Known):
+    """A sum of random numbers, which can be saved on its way."""
+
+    kept = ("updates", "state")
+
+    def __init__(self, suite, seed):
+        super().__init__(suite, seed)
+        self.state = {"key": jax.random.key(seed), "sum": jnp.zeros(2)}
+
+    def advance(self):
+        key, key_step = jax.random.split(self.state["key"])
+        self.state = {"key": key, "sum": self.state["sum"] + jax.random.normal(key_step, 2)}
+        return super().advance()
+
+    def test(self):
+        return dataclasses.replace(super().test(), values=np.asarray(self.state["sum"]))
+
+
+@pytest.mark.parametrize("kind", [Walk, Known])
+def test_a_seed_is_saved_on_its_way_where_it_can_be_and_nothing_else_is_promised(tmp_path, monkeypatch, capsys, kind):
+    made = []
+    advance = kind.advance
+
+    def interrupted_at_the_third(self):
+        made.append(self.seed)
+        if len(made) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+        return advance(self)
+
+    found = (dataclasses.replace(experiment(), start=kind),)
+    monkeypatch.setattr(setup, "experiments_of", lambda name: found)
+    line = ["method", "toy", "--seeds", "1", "--suite", "quick"]
+    main([*line, "--out", str(tmp_path / "whole")])
+    monkeypatch.setattr(kind, "advance", interrupted_at_the_third)
+    parts = tmp_path / "parts"
+    assert main([*line, "--out", str(parts)]) == 130
+    said = capsys.readouterr().err
+    assert ("saving…" in said) == (kind is Walk)
+    assert ("the current one cannot be saved on its way and begins again" in said) == (kind is Known)
+    main(["method", "--resume", str(parts)])
+    assert len(made) == (STEPS if kind is Walk else STEPS + 3)
+    records = [read_experiment(folder / "toy.numbers.json") for folder in (tmp_path / "whole", parts)]
+    for record in records:
+        for seed in record["per_seed"]:
+            del seed["wall_s"]
+    assert records[0]["per_seed"] == records[1]["per_seed"]
+    assert not list(parts.glob("*.safetensors"))
 
 
 def test_other_settings_than_those_of_the_folder_are_refused(tmp_path, capsys):

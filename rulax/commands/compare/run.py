@@ -18,6 +18,7 @@ from rulax.commands.compare.setup import KIND, Setup, fresh, resumed
 from rulax.commands.compare.show import Comparison, show
 from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
 from rulax.commands.progress import Status, make_progress
+from rulax.commands.run_folder import at_work
 from rulax.commands.signals import StopRequest
 from rulax.errors import Interrupted, UserError
 from rulax.files import write_json
@@ -43,10 +44,11 @@ def compare_from(values: dict[str, Any]) -> Comparison:
         progress.message(f"note: {sentence}")
     with StopRequest(progress.message) as stop:
         setup.move_to(folders.create_new(config.out, KIND, config.suite or config.envs[0]))
-        setup.choose()
-        # From here on the folder can be resumed; cells find out by themselves how far they are.
-        write_json(setup.folder / folders.CONFIG, record)
-        return drive(CompareJob(setup, record), progress, stop)
+        with at_work(setup.folder, KIND, fresh=not values.get("resume")):
+            setup.choose()
+            # From here on the folder can be resumed; cells find out by themselves how far they are.
+            write_json(setup.folder / folders.CONFIG, record)
+            return drive(CompareJob(setup, record), progress, stop)
 
 
 class CompareJob(Job[Comparison]):

@@ -12,6 +12,7 @@ from rulax.discovery.settings import PERTURBING, WHOLE, estimator_words
 from rulax.files import write_json
 from rulax.learning.life import warm_iterations
 from rulax.records import folder as folders
+from rulax.records import stages
 from rulax.records.rows import Row
 from rulax.report import discover_plot
 from rulax.report.plot import save_figure
@@ -89,14 +90,17 @@ class DiscoveryRun:
             save_figure(Path(path), figure)
         return figure
 
-    def write_results(self) -> None:
-        """Curve, summary and page, into the run folder."""
+    def write_results(self, record: Callable[[str], None] = lambda stage: None) -> None:
+        """Summary, curve and page, into the run folder; `record` is told what is done."""
         from rulax.report.discover import write_discover_page
 
         write_json(self.folder / folders.SUMMARY, self.summary())
+        record(stages.SUMMARY)
         # After the summary and before the page: pictures need matplotlib, and if that fails the numbers are written.
         self.plot(self.folder / folders.CURVE)
+        record(stages.CURVE)
         write_discover_page(self.folder)
+        record(stages.PAGE)
 
     def __repr__(self) -> str:
         best = self.results.get("best")

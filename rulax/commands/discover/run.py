@@ -25,6 +25,7 @@ from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, p
 from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
 from rulax.commands.driver import Clock, Driver, Pace, Stopped, drive, stopped_text
 from rulax.commands.progress import Silent, Status, make_progress
+from rulax.commands.run_folder import at_work
 from rulax.commands.settings import parts_of, read_values
 from rulax.commands.signals import StopRequest
 from rulax.discovery.meta_step import DiscoveryState
@@ -33,7 +34,7 @@ from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
 from rulax.files.reading import blamed
 from rulax.own import shown
-from rulax.records import checkpoint
+from rulax.records import checkpoint, stages
 from rulax.records import folder as folders
 from rulax.records.rows import Recorder, RunLog
 from rulax.settings import with_current_names
@@ -67,18 +68,33 @@ def start(config: DiscoverConfig, progress: Silent | None = None, stop: StopRequ
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
         state = prepared.discoverer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, KIND, config.suite[:40] or "own")
-        # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
-        write_json(folder / folders.CONFIG, prepared.record)
-        # A row for every meta-step of a long run would make a file and a page that are too large to open.
-        recorder = Recorder(max(1, config.steps // ROWS), 1, row_of=make_row)
-        job = DiscoverJob(prepared, folder, state, recorder, Clock())
-        job.save()  # before compiling, which can take long
-        return drive(job, progress, stop)
+        with at_work(folder, KIND, fresh=True):
+            stages.begin(folder)
+            # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
+            write_json(folder / folders.CONFIG, prepared.record)
+            job = DiscoverJob(prepared, folder, state, first_rows(config), Clock())
+            job.save()  # before compiling, which can take long
+            return drive(job, progress, stop)
+
+
+def first_rows(config: DiscoverConfig) -> Recorder:
+    """What gathers the rows of a run from its beginning."""
+    # A row for every meta-step of a long run would make a file and a page that are too large to open.
+    return Recorder(max(1, config.steps // ROWS), 1, row_of=make_row)
 
 
 def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopRequest | None = None) -> DiscoveryRun:
     """Go on from the checkpoint in a run folder."""
     folder = Path(values["resume"])
+    resuming.read_record(folder, KIND)  # a folder without a run is told so before anything is written there
+    with at_work(folder, KIND):
+        job, progress = taken_up(folder, values, progress)
+        with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
+            return drive(job, progress, stop)
+
+
+def taken_up(folder: Path, values: dict[str, Any], progress: Silent | None) -> tuple[DiscoverJob, Silent]:
+    """What is left of the discovery in a folder, and what shows it."""
     record = resuming.read_record(folder, KIND)
     given = read_values(DiscoverConfig, values)
     # Only where families were given: an empty tuple would count as a setting that differs from the folder's.
@@ -86,36 +102,49 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
     with blamed(folder / folders.CONFIG):
         changes = resuming.accept(DiscoverConfig, given, record["settings"] | fixed_part(record), folder)
         config = saved_discovery(record, changes)
-    found = checkpoint.load(folder / folders.CHECKPOINT, Facts)
-    facts = found.facts
-    resuming.check_budget(folder, facts["step"], config.steps, "steps" in given, "meta-steps")
+    again = resuming.before_first_checkpoint(folder)
+    found = None if again else checkpoint.load(folder / folders.CHECKPOINT, Facts)
+    facts: dict[str, Any] = {"step": 0} if found is None else found.facts
+    missing = stages.missing(folder, stages.OF_DISCOVERY, facts["step"])
+    resuming.check_budget(folder, facts["step"], config.steps, "steps" in given, "meta-steps", left=bool(missing))
     prepared = prepare_discovery(config)
     prepared = prepared._replace(record={**prepared.record, "command": record.get("command")})  # what started it, for its card
-    # By name and not only by fingerprint, so that the error can say which setting differs.
-    then = with_current_names(facts["fixed"], *parts_of(DiscoverConfig))
-    # A setting that is younger than the checkpoint is not in it, and was completed with what runs did before it existed.
-    now = {name: value for name, value in fixed_part(prepared.record).items() if name in then}
-    changed = resuming.differences(now, then)
-    if changed:
-        raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
+    if found is not None:
+        check_fixed(folder, prepared, facts["fixed"])
+    progress = progress or make_progress(config.quiet)
+    if note := resuming.what_is_left(folder, facts["step"] >= config.steps, missing, again):
+        progress.message(note)
+    if found is None:
+        write_json(folder / folders.CONFIG, prepared.record)
+        state = prepared.discoverer.init(jax.random.key(config.seed))
+        return DiscoverJob(prepared, folder, state, first_rows(config), Clock()), progress
     state = checkpoint.unpack(found, prepared.discoverer.skeleton(), folder / folders.CHECKPOINT)
     with blamed(folder / folders.CHECKPOINT):
         recorder = Recorder(facts["window"], 1, facts["step"], found.pending, make_row)
     checkpoint.settle(found, folder / folders.CHECKPOINT)
     write_json(folder / folders.CONFIG, prepared.record)
-    progress = progress or make_progress(config.quiet)
-    with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
-        job = DiscoverJob(prepared, folder, state, recorder, Clock(facts["seconds"], facts["cpu_seconds"]), facts.get("rows"))
-        for note in filter(None, (found.note, job.log.note)):
-            progress.message(note)
-        job.bad, job.results = facts["bad"], {name: facts[name] for name in RESULTS}
-        job.evaluated = facts["evaluated"] if facts["step"] else -1  # at step 0 its row is not kept, so it is made again
-        if job.evaluated < 0:
-            # The start is yet to be evaluated: the same rule again, since the seed determines it. A row of it from after the
-            # checkpoint will be written again.
-            job.start = prepared.discoverer.init(jax.random.key(config.seed)).meta_params
-            job.log.drop("evaluation")
-        return drive(job, progress, stop)
+    job = DiscoverJob(prepared, folder, state, recorder, Clock(facts["seconds"], facts["cpu_seconds"]), facts.get("rows"))
+    for note in filter(None, (found.note, job.log.note)):
+        progress.message(note)
+    job.bad, job.results = facts["bad"], {name: facts[name] for name in RESULTS}
+    job.evaluated = facts["evaluated"] if facts["step"] else -1  # at step 0 its row is not kept, so it is made again
+    # Evaluations from after the checkpoint will be made again, also that of its own step: it is saved before it is evaluated.
+    job.log.drop("evaluation", job.evaluated)
+    if job.evaluated < 0:
+        # The start is yet to be evaluated: the same rule again, since the seed determines it.
+        job.start = prepared.discoverer.init(jax.random.key(config.seed)).meta_params
+    return job, progress
+
+
+def check_fixed(folder: Path, prepared: PreparedDiscovery, fixed: dict[str, Any]) -> None:
+    """Refuse a checkpoint that was written with other settings."""
+    # By name and not only by fingerprint, so that the error can say which setting differs.
+    then = with_current_names(fixed, *parts_of(DiscoverConfig))
+    # A setting that is younger than the checkpoint is not in it, and was completed with what runs did before it existed.
+    now = {name: value for name, value in fixed_part(prepared.record).items() if name in then}
+    changed = resuming.differences(now, then)
+    if changed:
+        raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
 
 
 class _Facts(TypedDict):
@@ -283,7 +312,10 @@ class DiscoverJob:
         run = DiscoveryRun(self.config, self.folder, self.log.rows, finished, self.spent(self.step))
         run.results = dict(self.results)
         run.baselines = {name: each._asdict() for name, each in self.evaluator.baselines.items()}
-        run.write_results()
+        if finished:  # the stages of a run that is not will be made again, so they are not recorded
+            stages.record(self.folder, stages.TRAINED, self.step)
+            stages.record(self.folder, stages.EVALUATED, self.step)
+        run.write_results(lambda stage: stages.record(self.folder, stage, self.step) if finished else None)
         return run
 
     def close(self) -> None:

@@ -1,13 +1,12 @@
 """`rulax method`: the experiments of the meta-RL family, seed after seed, each with one record, and one table and picture over all.
 
-A folder holds `config.json` and a record per experiment. A record is written after every seed, so whatever stops the command,
-`--resume` goes on with the seeds that are missing.
+A folder holds `config.json` and a record per experiment. A record is written after every seed, and most seeds are saved on their
+way (`SeedRun.kept`), so whatever stops the command, `--resume` goes on.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,19 @@ from rulax.commands.build import start_jax
 from rulax.commands.driver import Driver, Job, Pace, drive
 from rulax.commands.method.pages import write_story
 from rulax.commands.method.record import Seed, experiment_record, read_experiment, seeds_of
+from rulax.commands.method.seed import SeedInProgress
 from rulax.commands.method.settings import MethodConfig
-from rulax.commands.method.setup import chosen, fresh, resumed
+from rulax.commands.method.setup import KIND, chosen, fresh, resumed
 from rulax.commands.method.show import list_methods, show, write_summary
 from rulax.commands.progress import Status, make_progress
-from rulax.commands.signals import StopRequest
+from rulax.commands.run_folder import at_work
+from rulax.commands.signals import AGAIN, NOTICE, StopRequest
 from rulax.files import write_json
 from rulax.methods.base import Experiment
+from rulax.records import folder as folders
 from rulax.text import shown_return
+
+LOST = "the current one cannot be saved on its way and begins again"
 
 
 def command(values: dict[str, Any]) -> int:
@@ -42,22 +46,28 @@ def command(values: dict[str, Any]) -> int:
 
 def method_from(values: dict[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
     """Run experiments, or go on with them: their folder and their records."""
-    config, folder = resumed(values) if values.get("resume") else fresh(values)
-    # Built before JAX starts: a name that does not exist, in a folder of another version, is refused at once.
-    job, progress = MethodJob(config, folder), make_progress(config.quiet)
-    start_jax(config.platform)
-    with StopRequest(progress.message) as stop:
-        return folder, drive(job, progress, stop)
+    config, record = resumed(values) if values.get("resume") else fresh(values)
+    # Before JAX starts: a name that does not exist, in a folder of another version, is refused at once.
+    experiments, progress = chosen(config), make_progress(config.quiet)
+    folder = folders.create_new(config.out, KIND, config.method)
+    with at_work(folder, KIND, fresh=not values.get("resume")):
+        if not values.get("resume"):
+            write_json(folder / folders.CONFIG, record)
+        start_jax(config.platform)
+        with StopRequest(progress.message) as stop:
+            return folder, drive(MethodJob(config, folder, experiments), progress, stop)
 
 
 class MethodJob(Job[list[dict[str, Any]]]):
-    """All experiments of one command. A record is written after every seed; a seed that was stopped begins again."""
+    """All experiments of one command. A record is written after every seed; on its way a seed is saved where it can be."""
 
-    def __init__(self, config: MethodConfig, folder: Path):
-        self.config, self.folder, self.records = config, folder, list[dict[str, Any]]()
-        self.experiments = chosen(config)
+    checkpoint_minutes = 3.0
+
+    def __init__(self, config: MethodConfig, folder: Path, experiments: list[Experiment]):
+        self.config, self.folder, self.records, self.experiments = config, folder, list[dict[str, Any]](), experiments
         self.title = f"method {config.method}"
         self.latest = Status(0, 1, (), None)
+        self.seed: SeedInProgress | None = None  # the current one
 
     def work(self, driver: Driver) -> Iterator[None]:
         """Every seed of every experiment."""
@@ -85,23 +95,32 @@ class MethodJob(Job[list[dict[str, Any]]]):
             seeds.append((yield from self.one_seed(experiment, seed, driver)))
             # The whole record anew after every seed: means and intervals in it are always those of the seeds that it lists.
             write_json(path, experiment_record(experiment, self.config, seeds))
+            self.forget()
         record = read_experiment(path)
         assert record is not None
         self.records.append(record)
         goal = "" if record["goal"] is None else f", goal {record['goal']:g} {'reached' if record['pass'] else 'missed'}"
         driver.message(f"{record['id']}: {record['value']:.4g} ± {record['ci95']:.2g}{goal}")
 
+    def forget(self) -> None:
+        """The current seed is in its record."""
+        assert self.seed is not None
+        self.seed.remove()
+        self.seed = None
+
     def one_seed(self, experiment: Experiment, seed: int, driver: Driver) -> Generator[None, None, Seed]:
-        """Train and test one seed."""
-        began, budget = time.perf_counter(), self.config.budget
-        study, curve, latest, pace = experiment.start(self.config.suite, seed), [], None, Pace()
-        while not study.done() and not (budget and time.perf_counter() - began >= budget):
+        """Train and test one seed, from where it was saved."""
+        driver.stop.notice = f"stopping after this chunk… {AGAIN}"  # nothing is held yet
+        name = f"{experiment.method}-{experiment.name}-seed{seed}"
+        self.seed = current = SeedInProgress(self.folder / f"{name}.safetensors", experiment.start(self.config.suite, seed))
+        study, budget, pace = current.study, self.config.budget, Pace()
+        driver.stop.notice = NOTICE if study.kept else f"stopping after this chunk; {LOST} {AGAIN}"
+        while not study.done() and not (budget and current.clock.seconds >= budget):
             yield
-            latest = study.advance()
+            latest = current.advance()
             _, left = pace.measure(latest.fraction, 1.0)
             pace.begin(latest.fraction)  # after the first piece, which compiles
-            left = min(left, budget - (time.perf_counter() - began)) if budget and left is not None else left
-            curve.append((latest.env_steps, latest.value))
+            left = min(left, budget - current.clock.seconds) if budget and left is not None else left
             # At least 1, since a chunk may end before its first meta-update, and how far it came is a part of the total.
             total = max(1, round(latest.meta_updates / max(latest.fraction, 1e-9)))
             value = shown_return(None if math.isnan(latest.value) else latest.value)
@@ -109,12 +128,17 @@ class MethodJob(Job[list[dict[str, Any]]]):
         driver.progress.phase("testing")
         # Also when the budget ended it: a number for what was reached says more than none, and `complete` tells the two apart.
         tested = study.test()
-        write_story(self.folder, f"{experiment.method}-{experiment.name}-seed{seed}", study.story())
-        return Seed.of(seed, tested, latest, curve, time.perf_counter() - began, study.done())
+        write_story(self.folder, name, study.story())
+        return Seed.of(seed, tested, current.latest, current.curve, current.clock.seconds, study.done())
 
     def status(self) -> Status:
         """Where the current seed stands."""
         return self.latest
+
+    def save(self) -> None:
+        """The current seed, if it can be saved."""
+        if self.seed is not None:
+            self.seed.save()
 
     def conclude(self, finished: bool) -> list[dict[str, Any]]:
         """The records; when all of them are there, a table and a picture."""
@@ -125,4 +149,6 @@ class MethodJob(Job[list[dict[str, Any]]]):
 
     def how_to_go_on(self) -> str:
         """What an interrupted user reads."""
-        return f"stopped; finished seeds are in {self.folder}. To go on:\n  rulax method --resume {self.folder}"
+        unsaved = self.seed is not None and not self.seed.study.kept
+        kept = f"finished seeds are saved; {LOST}" if unsaved else "finished seeds are saved, and the current one as far as it came"
+        return f"stopped; {kept}. To go on:\n  rulax method --resume {self.folder}"

@@ -10,7 +10,6 @@ from rulax.commands import resume as resuming
 from rulax.commands.method.settings import MethodConfig
 from rulax.commands.settings import assemble, configured, read_values, recorded
 from rulax.errors import UserError, suggestion
-from rulax.files import write_json
 from rulax.files.reading import blamed
 from rulax.methods.base import Experiment
 from rulax.methods.catalogue import METHODS, experiments_of
@@ -21,25 +20,23 @@ KIND = "method"
 QUICK_MINUTES = 3  # of one seed of the full suite
 
 
-def fresh(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
-    """A new folder, once it is certain that everything named exists."""
+def fresh(values: dict[str, Any]) -> tuple[MethodConfig, dict[str, Any]]:
+    """A new configuration and what its config.json will say, once it is certain that everything named exists."""
     config = configured(MethodConfig, values)
     # Only for its errors, before a folder is made for something that cannot run.
     chosen(config)
     folders.check_free(config.out)
-    folder = folders.create_new(config.out, KIND, config.method)
-    write_json(folder / folders.CONFIG, how_made(KIND, recorded(config, "platform")))
-    return config, folder
+    return config, how_made(KIND, recorded(config, "platform"))
 
 
-def resumed(values: dict[str, Any]) -> tuple[MethodConfig, Path]:
+def resumed(values: dict[str, Any]) -> tuple[MethodConfig, dict[str, Any]]:
     """An earlier folder: other settings than its own would mix different experiments in one table."""
     folder = Path(values["resume"])
     record, given = resuming.read_record(folder, KIND), read_values(MethodConfig, values)
     with blamed(folder / folders.CONFIG):
         saved = read_values(MethodConfig, record["settings"], str(folder / folders.CONFIG))
         changes = resuming.accept(MethodConfig, given, saved, folder)
-        return assemble(MethodConfig, {**saved, **changes}), folder
+        return assemble(MethodConfig, {**saved, **changes, "out": str(folder)}), record
 
 
 def chosen(config: MethodConfig) -> list[Experiment]:

@@ -20,6 +20,7 @@ from rulax.commands.study.settings import StudyConfig
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import read_json, write_json
 from rulax.records import folder as folders
+from rulax.records import stages
 from rulax.records.provenance import fingerprint
 
 CELLS, HELD_OUT, FAILED, BASELINES = "discoveries", "held_out.json", "failed.json", "baselines.json"
@@ -50,7 +51,8 @@ class StudyCell(NamedTuple):
     @property
     def discovered(self) -> bool:
         """Whether its discovery is at its end."""
-        return bool(read_json(self.folder / folders.SUMMARY, folders.Summary).get("finished"))
+        summary = read_json(self.folder / folders.SUMMARY, folders.Summary)
+        return bool(summary.get("finished")) and not stages.missing(self.folder, stages.OF_DISCOVERY, summary.get("meta_steps", -1))
 
     @property
     def held_out(self) -> dict[str, Any]:
@@ -110,10 +112,9 @@ def run_cell(plan: Plan, cell: StudyCell, progress: Silent, stop: StopRequest, s
     known.lend(cell.folder)
     try:
         if not cell.discovered:
-            if (cell.folder / folders.CHECKPOINT).exists():
+            if (cell.folder / folders.CONFIG).exists():
                 discover.resume({"resume": str(cell.folder), "quiet": True}, progress, stop)
             else:
-                (cell.folder / folders.CONFIG).unlink(missing_ok=True)  # of one that was killed before its first checkpoint
                 discover.start(cell.config, progress, stop)
         if not cell.held_out:
             judge(plan, cell, prepared, progress.message, progress.phase, lambda: stop.requested)

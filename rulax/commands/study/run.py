@@ -13,6 +13,7 @@ from typing import Any
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
 from rulax.commands.progress import Silent, Status, make_progress
+from rulax.commands.run_folder import at_work
 from rulax.commands.settings import assemble, configured, read_values, recorded
 from rulax.commands.signals import StopRequest
 from rulax.commands.study.cells import StudyCell, check, make_cells, run_cell
@@ -49,8 +50,9 @@ def study_from(values: dict[str, Any], content: Mapping[str, Any] | None = None)
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         folder = folders.create_new(config.out, KIND, Path(config.study).stem)
-        write_json(folder / folders.CONFIG, record)
-        return drive(StudyJob(dataclasses.replace(config, out=str(folder)), plan, record), progress, stop)
+        with at_work(folder, KIND, fresh=not values.get("resume")):
+            write_json(folder / folders.CONFIG, record)
+            return drive(StudyJob(dataclasses.replace(config, out=str(folder)), plan, record), progress, stop)
 
 
 def fresh(values: dict[str, Any], content: Mapping[str, Any] | None = None) -> tuple[StudyConfig, Plan, dict[str, Any]]:

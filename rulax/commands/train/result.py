@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from rulax.files import jsonable, read_json, write_atomically, write_json
 from rulax.files.reading import blamed
 from rulax.own import shown, shown_with
 from rulax.records import folder as folders
+from rulax.records import stages
 from rulax.records.agent_file import Description, observation_form
 from rulax.records.population import Point, Turn, best_member, read_turns, schedule_of, write_schedule
 from rulax.records.rows import RESTARTS, Row, final_returns, read_rows
@@ -171,8 +173,8 @@ class Run:
         found = {name: last[name] for name in names if name in last}
         return {"evaluation_step": last["step"], **found} if found else {}
 
-    def write_results(self, animation: bool = False) -> None:
-        """Curve, summary and page, into the run folder; with an animation of an episode, if wanted."""
+    def write_results(self, animation: bool = False, record: Callable[[str], None] = lambda stage: None) -> None:
+        """Summary, curve and page, into the run folder; with an animation, if wanted. `record` is told what is done."""
         from rulax.report.train import write_train_page
 
         assert self.folder is not None
@@ -186,13 +188,16 @@ class Run:
             self.write_skills(self.folder / folders.SKILLS)
         # Before the page, which reads it.
         write_json(self.folder / folders.SUMMARY, self.summary())
+        record(stages.SUMMARY)
         self.plot(self.folder / folders.CURVE)
+        record(stages.CURVE)
         if self.turns:
             self.plot_population(self.folder / folders.POPULATION)
             facts = {"env": self.config.env, "rule": self.config.rule, "steps": self.steps_made, "member": self.best}
             facts["final_return"] = self.final_returns[self.best] if self.rows else None
             write_schedule(self.folder / folders.SCHEDULE, self.schedule, facts)
         write_train_page(self.folder)
+        record(stages.PAGE)
 
     def write_animation(self, path: Path) -> None:
         """A short film of the first seed's agent, or of a population's best, small enough to be a part of the page."""
@@ -254,7 +259,8 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
         config = saved_config(read_record(folder, KIND), {})
     rows = read_rows(folder, config.seeds)
     # From the rows and not from summary.json, which a killed run does not have and a resumed one has outlived.
-    finished = bool(rows) and rows[-1]["step"] >= config.steps
+    # With the stage, because the last row is written shortly before the last checkpoint.
+    finished = bool(rows) and rows[-1]["step"] >= config.steps and not stages.missing(folder, (stages.TRAINED,), rows[-1]["step"])
     run = Run(config, folder, rows, finished, rows[-1]["seconds"] if rows else 0.0)
     run.turns = read_turns(folder) if config.population else []
     run.own = own_objects(env, rule, config.env_options, config.rule_options)

@@ -5,6 +5,7 @@ Every way out leaves a folder from which the run can go on: the end, Ctrl-C, SIG
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,6 +21,7 @@ from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
 from rulax.commands.names import take_options
 from rulax.commands.progress import Silent, Status, make_progress
+from rulax.commands.run_folder import at_work
 from rulax.commands.settings import read_values
 from rulax.commands.signals import StopRequest
 from rulax.commands.train.callbacks import Callback, CallbackFailed, Caller, EarlyStopping, Evaluate, SaveBest
@@ -46,7 +48,7 @@ from rulax.files.reading import blamed
 from rulax.learning.life import gradient_steps
 from rulax.methods.population import PopulationTrainer
 from rulax.own import shown_with
-from rulax.records import checkpoint
+from rulax.records import checkpoint, stages
 from rulax.records import folder as folders
 from rulax.records.population import Turn, keep_turns, write_turns
 from rulax.records.rows import RESTARTS, Recorder, Row, RunLog, Writer
@@ -89,22 +91,29 @@ def begin(
 ) -> Run:
     """Train what has been prepared; several runs can share one view of their progress and one request to stop."""
     config = prepared.config
-    # Rounded up, as the trainer does: the budget is reached, not undershot.
-    iterations = -(-config.steps // prepared.trainer.steps_per_iteration)
-    wanted = round(config.log_every / prepared.trainer.steps_per_iteration) if config.log_every else -(-iterations // POINTS)
     announce(prepared, progress)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:  # from here on there is a folder to go on from
         with first_reset(prepared):
             # Before the folder is made: an environment that cannot even be reset leaves no empty run behind.
             state = prepared.trainer.init(jax.random.key(config.seed))
         folder = folders.create_new(config.out, config.env, config.rule) if on_disk else None
-        if folder is not None:
-            # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
-            write_json(folder / folders.CONFIG, prepared.record)
-        recorder = Recorder(max(1, wanted), prepared.trainer.steps_per_iteration)
-        job = TrainJob(prepared, folder, state, recorder, Clock(), callbacks)
-        job.save()  # before compiling, which can take long
-        return drive(job, progress, stop)
+        with at_work(folder, KIND, fresh=True):
+            if folder is not None:
+                stages.begin(folder)
+                # Before the checkpoint: a folder with a checkpoint always has the settings that it belongs to.
+                write_json(folder / folders.CONFIG, prepared.record)
+            job = TrainJob(prepared, folder, state, first_rows(prepared), Clock(), callbacks)
+            job.save()  # before compiling, which can take long
+            return drive(job, progress, stop)
+
+
+def first_rows(prepared: Prepared) -> Recorder:
+    """What gathers the rows of a run from its beginning."""
+    config, size = prepared.config, prepared.trainer.steps_per_iteration
+    # Rounded up, as the trainer does: the budget is reached, not undershot.
+    iterations = -(-config.steps // size)
+    wanted = round(config.log_every / size) if config.log_every else -(-iterations // POINTS)
+    return Recorder(max(1, wanted), size)
 
 
 def resume(
@@ -117,6 +126,17 @@ def resume(
 ) -> Run:
     """Go on from the checkpoint in a run folder. The user's own objects must be given again, from Python."""
     folder = Path(values["resume"])
+    resuming.read_record(folder, KIND)  # a folder without a run is told so before anything is written there
+    with at_work(folder, KIND):
+        job, progress = taken_up(folder, values, environment, recipe, progress, callbacks)
+        with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
+            return drive(job, progress, stop)
+
+
+def taken_up(
+    folder: Path, values: dict[str, Any], environment: Any, recipe: Any, progress: Silent | None, callbacks: Sequence[Callback]
+) -> tuple[TrainJob, Silent]:
+    """What is left of the run in a folder, and what shows it."""
     # Everything up to the unpacked state only reads: a run that cannot go on leaves its folder as it was.
     record = resuming.read_record(folder, KIND)
     given = take_options(read_values(TrainConfig, values))
@@ -127,38 +147,43 @@ def resume(
         changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
         config = saved_config(record, changes)
     path = folder / folders.CHECKPOINT
-    found = checkpoint.load(path, Facts)
+    found = None if resuming.before_first_checkpoint(folder) else checkpoint.load(path, Facts)
     # Without this an object of the user's own would be looked up by its name, and found missing or mistaken for something else.
     check_own(record, str(folder), environment, recipe)
     if environment is not None and config.env_options.get("randomise"):
         environment = build.with_other_ranges(config.env, {}, config.env_options["randomise"], environment)
-    made = found.facts["step"]
-    resuming.check_budget(folder, made, config.steps, "steps" in given, "steps")
+    made = found.facts["step"] if found else 0
+    missing = stages.missing(folder, stages.OF_TRAINING, made)
+    resuming.check_budget(folder, made, config.steps, "steps" in given, "steps", left=bool(missing))
     prepared = prepare(config, environment, recipe)
     # A config.json that was edited by hand, or a checkpoint that was copied from elsewhere, may fit in all shapes and still be
     # another run.
-    if prepared.record["fingerprint"] != found.facts["fingerprint"]:
+    if found and prepared.record["fingerprint"] != found.facts["fingerprint"]:
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
-    state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
+    state = checkpoint.unpack(found, prepared.trainer.skeleton(), path) if found else None
     progress = progress or make_progress(config.quiet)
-    for warning in filter(None, (changed_files(record), found.note)):
+    if note := resuming.what_is_left(folder, made >= config.steps, missing, found is None):
+        progress.message(note)
+    for warning in filter(None, (changed_files(record), found.note if found else "")):
         progress.message(warning)
     announce(prepared, progress)
     with first_reset(prepared):
-        state = prepared.trainer.resume(state)
-    checkpoint.settle(found, path)
+        state = prepared.trainer.init(jax.random.key(config.seed)) if state is None else prepared.trainer.resume(state)
+    if found:
+        checkpoint.settle(found, path)
     # Rewritten for a changed budget and today's names; the command stays the one that started the run.
     write_json(folder / folders.CONFIG, {**prepared.record, "command": record.get("command")})
+    if found is None:
+        return TrainJob(prepared, folder, state, first_rows(prepared), Clock(), callbacks), progress
     # A folder from before processor time was counted stays without it.
     clock = Clock(found.facts["seconds"], found.facts.get("cpu_seconds") or float("nan"))
     # The window is that of the checkpoint, whatever the budget is now: an unfinished row can only be finished in the same length.
     with blamed(path):
         recorder = Recorder(found.facts["window"], prepared.trainer.steps_per_iteration, made, found.pending)
-    with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
-        job = TrainJob(prepared, folder, state, recorder, clock, callbacks, found.facts.get("rows"))
-        if job.log.note:
-            progress.message(job.log.note)
-        return drive(job, progress, stop)
+    job = TrainJob(prepared, folder, state, recorder, clock, callbacks, found.facts.get("rows"))
+    if job.log.note:
+        progress.message(job.log.note)
+    return job, progress
 
 
 @contextmanager
@@ -320,9 +345,17 @@ class TrainJob:
         if self.failure is not None:
             run.restarts = self.restarts_before + self.failure.restarts
         if self.folder is not None:
+            # The stages of a run that is not finished will be made again, so they are not recorded.
+            record = functools.partial(self.record_stage, finished)
+            record(stages.TRAINED)  # `drive` has saved the checkpoint
             # An interrupted user wants to leave, not to wait for an animation.
-            run.write_results(animation=finished and self.config.animation)
+            run.write_results(finished and self.config.animation, record)
         return run
+
+    def record_stage(self, finished: bool, stage: str) -> None:
+        """Write down that a stage is made."""
+        if finished and self.folder is not None:
+            stages.record(self.folder, stage, self.recorder.step)
 
     def close(self) -> None:
         """Files and streams."""

@@ -17,6 +17,7 @@ from rulax.commands.cells import FAILED, SCORE, TUNE, Cell, CellsProgress, cost_
 from rulax.commands.driver import Driver, Job, Stopped, drive, stopped_text
 from rulax.commands.names import take_options
 from rulax.commands.progress import Status, make_progress
+from rulax.commands.run_folder import at_work
 from rulax.commands.search_space import Choices, split_rule
 from rulax.commands.settings import check_bounds, read_values
 from rulax.commands.signals import StopRequest
@@ -25,16 +26,18 @@ from rulax.commands.tune.results import results
 from rulax.commands.tune.settings import TuneConfig, build_tune, settings_of, training
 from rulax.commands.tune.show import Sweep, show
 from rulax.commands.tune.study import Study, Trial, check_installed
-from rulax.errors import Interrupted, TrainingStopped, UserError
+from rulax.errors import Interrupted, InUse, TrainingStopped, UserError
 from rulax.files import write_json
 from rulax.files.reading import blamed
 from rulax.learning.members import OF_GRADIENT_STEPS
 from rulax.own import shown
 from rulax.records import folder as folders
+from rulax.records import stages
 from rulax.records.provenance import how_made
 from rulax.report.tune import write_tune_page
 
 KIND = "tune"
+RESULTS = (stages.SUMMARY, stages.PAGE)
 
 
 def command(values: dict[str, Any]) -> int:
@@ -51,12 +54,16 @@ def tune_from(values: dict[str, Any]) -> Sweep:
     progress = make_progress(config.quiet)
     with StopRequest(progress.message) as stop:
         folder = folders.create_new(config.out, KIND, config.env, config.rule)
-        write_json(folder / folders.CONFIG, record)
-        job = TuneJob(dataclasses.replace(config, out=str(folder)), record, recommended)
-        if values.get("resume"):
-            made, left = len(job.study.trials()), not job.is_finished()
-            resuming.check_budget(folder, made, config.trials, "trials" in values, "trials", "--trials", left)
-        return drive(job, progress, stop)
+        with at_work(folder, KIND, fresh=not values.get("resume")):
+            if not values.get("resume"):
+                stages.begin(folder)
+            write_json(folder / folders.CONFIG, record)
+            job = TuneJob(dataclasses.replace(config, out=str(folder)), record, recommended)
+            if values.get("resume"):
+                made = len(job.study.trials())
+                left = not job.is_finished() or bool(stages.missing(folder, RESULTS, made))
+                resuming.check_budget(folder, made, config.trials, "trials" in values, "trials", "--trials", left)
+            return drive(job, progress, stop)
 
 
 def fresh(values: Mapping[str, Any]) -> tuple[TuneConfig, dict[str, Any]]:
@@ -166,6 +173,8 @@ class TuneJob(Job[Sweep]):
         except Interrupted:
             # The training has saved itself and said nothing yet: the sweep's own sentence names the command that goes on.
             raise Stopped from None
+        except InUse:  # says nothing about the settings
+            raise
         except UserError as error:  # settings that do not fit together, such as a batch that minibatches do not divide
             folders.create(cell.folder)
             write_json(cell.folder / FAILED, {"reason": str(error)})
@@ -206,6 +215,8 @@ class TuneJob(Job[Sweep]):
         """The results and the page."""
         sweep = self.write()
         write_tune_page(self.folder)
+        for stage in RESULTS if finished else ():
+            stages.record(self.folder, stage, len(self.study.trials()))
         return sweep
 
     def status(self) -> Status:

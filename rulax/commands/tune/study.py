@@ -48,6 +48,8 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # our own progress says it
         self.space, self.seed, self.path = dict(space), seed, folder / JOURNAL
         self.distributions = {name: _distribution(dimension) for name, dimension in space.items()}
+        # Left by a sweep that was killed as it wrote; Optuna would wait half a minute for it. The folder is ours (`at_work`).
+        Path(f"{self.path}.lock").unlink(missing_ok=True)
         try:
             storage = JournalStorage(JournalFileBackend(str(self.path)))
             self.study = optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)

@@ -105,6 +105,8 @@ class AdaptationSetup(NamedTuple):
 class AdaptationRun(SeedRun):
     """One seed of an experiment that learns an initialisation."""
 
+    kept = ("state", "made")
+
     def __init__(self, setup: AdaptationSetup, seed: int):
         self.setup, self.made, self.chunk = setup, 0, setup.chunk
         # The baseline has a key of its own, so that leaving it out does not change the run.

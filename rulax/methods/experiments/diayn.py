@@ -30,6 +30,8 @@ METRIC = "I(S; Z) in nats"
 class GridRun(SeedRun):
     """One seed of exact policy iteration; the seed decides how the first policies differ."""
 
+    kept = ("state", "loop.made")
+
     def __init__(self, world: SkillWorld, iterations: dict[Suite, int], suite: Suite, seed: int):
         self.world, self.loop = world, Loop(functools.partial(measured, world), iterations[suite])
         self.state = init_skills(world, jax.random.key(seed))
@@ -67,6 +69,8 @@ class BoxSetup:
 
 class BoxRun(SeedRun):
     """One seed of the rule `diayn` with its recommended settings."""
+
+    kept = ("state",)
 
     def __init__(self, suites: dict[Suite, BoxSetup], suite: Suite, seed: int):
         self.setup, recipe = suites[suite], diayn(suites[suite].skills)

@@ -58,6 +58,8 @@ class EvolvedSetup:
 class EvolvedRun(SeedRun):
     """One seed: discovery, then fresh agents by what it found and by PPO, in the same tasks."""
 
+    kept = ("state",)
+
     def __init__(self, suites: dict[Suite, EvolvedSetup], suite: Suite, seed: int):
         self.setup = suites[suite]
         environment = make(self.setup.env)

@@ -49,6 +49,8 @@ class Barcodes(NamedTuple):
 class EpisodicRun(SeedRun):
     """One seed: a recurrent agent and the bandits it is trained on."""
 
+    kept = ("state",)
+
     def __init__(self, suites: dict[Suite, Barcodes], suite: Suite, seed: int):
         (self.method, self.sizes), self.suite = suites[suite], suite
         self.trainer = make_trainer(self.method)

@@ -42,6 +42,8 @@ class QuadraticsSizes:
 class QuadraticsRun(SeedRun):
     """One seed."""
 
+    kept = ("state", "loop.made")
+
     def __init__(self, suites: dict[Suite, QuadraticsSizes], suite: Suite, seed: int):
         sizes = self.sizes = suites[suite]
         optimiser = make_optimiser(sizes.learning(), sizes.updates)

@@ -22,6 +22,8 @@ LIVES = 10  # independent learners side by side in one run
 class ProcessRun(SeedRun):
     """Ten learners at once. Each is compared with the fixed constant that, in hindsight, was best for its own rewards."""
 
+    kept = ("state", "loop.made")
+
     def __init__(self, suites: dict[Suite, TabularMetaGradient], suite: Suite, seed: int):
         self.method = suites[suite]
         self.loop = Loop(self._step, self.method.episodes)

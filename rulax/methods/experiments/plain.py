@@ -30,6 +30,8 @@ REWARD, REGRET = "reward of a lifetime", "regret of a lifetime"
 class PlainRun(SeedRun):
     """One seed: as many agents as there are tasks. Their training is also their test."""
 
+    kept = ("state", "earned")
+
     def __init__(self, plain: PlainDisco, scoring: Scoring, suite: Suite, seed: int):
         self.scoring = scoring
         self.trainer = make_trainer(plain, TASKS[suite])

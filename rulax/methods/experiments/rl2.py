@@ -45,6 +45,8 @@ class ScoredTrials(NamedTuple):
 class RL2Run(SeedRun):
     """One seed: a recurrent agent and the trials it is trained on."""
 
+    kept = ("state",)
+
     def __init__(self, suites: dict[Suite, ScoredTrials], suite: Suite, seed: int):
         self.rl2, self.scoring = suites[suite]
         self.test_tasks = TEST_TASKS[suite]
