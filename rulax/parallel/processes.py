@@ -1,0 +1,1 @@
+def from_first(n): return n
