@@ -55,6 +55,16 @@ class Layout:
         return self.mesh.size if self.mesh else 1
 
     @property
+    def shares(self) -> int:
+        """Among how many devices the members are shared out."""
+        return self.mesh.shape[self.mesh.axis_names[0]] if self.mesh else 1
+
+    @property
+    def processes(self) -> int:
+        """How many hosts, or processes on them, the devices belong to."""
+        return len({device.process_index for device in self.mesh.devices.flat}) if self.mesh else 1
+
+    @property
     def several_processes(self) -> bool:
         """Whether some of the devices are not this process's own."""
         return self.mesh is not None and self.mesh.is_multi_process
