@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rulax.commands.settings import check_settings, override
+from rulax.commands.settings import Spread, check_settings, override
 from rulax.errors import UserError
-from rulax.text import to_bytes
+from rulax.text import to_bytes, to_options
 
 if TYPE_CHECKING:
     from rulax.commands.train.settings import TrainConfig
     from rulax.envs.base import Environment, HostEnvironment
     from rulax.learning.train import Trainer
+    from rulax.parallel.mesh import Layout
     from rulax.rules.base import Recipe
 
 
@@ -37,6 +38,13 @@ def start_jax(platform: str, precision: str = "default", cache: bool = True) -> 
     from rulax.parallel.setup import set_up
 
     set_up(platform, precision, cache)
+
+
+def make_layout(config: Spread, sizes: Mapping[str, int], on_host: bool = False) -> Layout:
+    """The devices that a command computes on, once JAX has started; `sizes` are its axes, `on_host` is whether any member acts there."""
+    from rulax.parallel.mesh import make_layout
+
+    return make_layout(to_options("mesh", config.mesh), sizes, on_host)
 
 
 # -- environments --------------------------------------------------------------------------------------------------------------
@@ -140,6 +148,7 @@ def make_trainer(
     """What trains the agents of a configuration; `hyperparameters` are those that each agent has of its own, [K] each."""
     from rulax.learning import train
 
+    layout = layout_of_training(environment, recipe, config)
     with user_errors():
         settings = train.TrainerConfig(
             seeds=config.seeds,
@@ -148,8 +157,23 @@ def make_trainer(
             overlap=config.overlap,
             replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
             most_restarts=config.most_restarts,
+            layout=layout,
         )
         return train.make_trainer(environment, recipe, settings, hyperparameters or {})
+
+
+def layout_of_training(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainConfig) -> Layout:
+    """On which devices agents are trained: those that act on the host have one."""
+    from rulax.envs.base import HostEnvironment
+    from rulax.parallel.mesh import ONE_DEVICE
+    from rulax.parallel.processes import number
+
+    if not isinstance(environment, HostEnvironment):
+        return make_layout(config, {"seeds": config.seeds, "streams": recipe.learning.streams})
+    if config.mesh or number() > 1:
+        what = "mesh" if config.mesh else "training by several processes"
+        raise UserError(f"{what} is for environments that run on the device, and '{config.env}' steps on the CPU; leave it out")
+    return ONE_DEVICE
 
 
 def with_options(settings: Any, options: Mapping[str, Any]) -> Any:
