@@ -94,6 +94,10 @@ class Trainer(Protocol):
     def environment(self) -> Environment | HostEnvironment:
         """Where the agents live."""
 
+    @property
+    def places(self) -> PyTree:
+        """Where the arrays of a state lie on devices."""
+
     def init(self, key: Array) -> TrainState:
         """K fresh agents."""
 

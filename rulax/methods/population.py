@@ -61,6 +61,11 @@ class AroundTrainer:
         return self.inner.environment
 
     @property
+    def places(self) -> PyTree:
+        """Of the inner trainer's state."""
+        return self.inner.places
+
+    @property
     def rule_params(self) -> PyTree:
         """Of the inner trainer."""
         return self.inner.rule_params

@@ -11,13 +11,15 @@ import time
 from typing import Any
 
 from rulax.errors import UserError
-from rulax.parallel.watch import LOST_SECONDS, Watch
+from rulax.parallel.watch import LOST_SECONDS, Watch, runtime
 
 MEET_SECONDS = 300  # for all processes to be there
 END_SECONDS = 30  # for all of them to have ended
-TEXT = 1024  # bytes of a text that is agreed upon
+TEXTS, COPIED = "rulax/texts/", "rulax/copied"  # where words are left for others, and what they wait for
 
 _watch: Watch | None = None  # while there are others
+_asked = False  # whether somebody has called `join` in earnest
+_texts = 0  # that were agreed upon
 
 
 def join(hosts: str = "none", coordinator: str = "", process_id: int = 0, num_processes: int = 1) -> None:
@@ -29,10 +31,12 @@ def join(hosts: str = "none", coordinator: str = "", process_id: int = 0, num_pr
         process_id: else which one this is.
         num_processes: else how many there are.
     """
-    global _watch
+    global _watch, _asked
     if _watch or (hosts == "none" and not coordinator):
         return
     import jax
+
+    _asked = True
 
     options: dict[str, Any] = {}
     if coordinator:
@@ -49,8 +53,8 @@ def join(hosts: str = "none", coordinator: str = "", process_id: int = 0, num_pr
     except (RuntimeError, ValueError) as error:
         where = f"at {coordinator}" if coordinator else "by what started them (give --coordinator, --process-id, --num-processes)"
         raise UserError(f"the processes could not find each other {where}: {error}") from None
-    if jax.process_count() > 1:
-        _watch = Watch(jax.process_index(), jax.process_count())
+    if runtime().num_processes > 1:
+        _watch = Watch(runtime().process_id, runtime().num_processes)
 
 
 def check_address(coordinator: str, process_id: int, num_processes: int) -> None:
@@ -109,6 +113,11 @@ def first() -> bool:
     return _watch is None or _watch.own == 0
 
 
+def asked() -> bool:
+    """Whether this process was told of others, even if there are none."""
+    return _asked
+
+
 def number() -> int:
     """How many processes there are."""
     return _watch.number if _watch else 1
@@ -123,21 +132,26 @@ def any_of(*flags: bool) -> tuple[bool, ...]:
 
 def from_first(value: int) -> int:
     """A whole number as the first process has it."""
-    return value if _watch is None else int(agreed(value)[0])
+    return int(text_from_first(str(value)))
 
 
 def text_from_first(text: str) -> str:
-    """A short text as the first process has it."""
+    """A text as the first process has it; without JAX's devices, so that it can be asked before a platform is chosen."""
+    global _texts
     if _watch is None:
         return text
-    import numpy as np
+    _texts += 1
+    if first():
+        _watch.client.key_value_set(f"{TEXTS}{_texts}", text)
+        return text
+    return _watch.client.blocking_key_value_get(f"{TEXTS}{_texts}", 1000 * MEET_SECONDS)
 
-    data = text.encode()
-    if len(data) > TEXT:
-        raise UserError(f"{text[:80]}… is too long a path for several processes ({len(data)} bytes, at most {TEXT})")
-    padded = np.zeros(TEXT, np.uint8)
-    padded[: len(data)] = np.frombuffer(data, np.uint8)
-    return agreed(padded)[0].astype(np.uint8).tobytes().rstrip(b"\0").decode()
+
+def wait_for_all() -> None:
+    """Go on when all have come here, before anything is computed."""
+    text_from_first("")
+    if _watch is not None:
+        _watch.client.wait_at_barrier(f"{COPIED}{_texts}", 1000 * MEET_SECONDS)
 
 
 def agreed(value: Any) -> Any:

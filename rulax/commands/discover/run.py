@@ -24,6 +24,7 @@ from rulax.commands.discover.settings import DiscoverConfig, build_discover, who
 from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
 from rulax.commands.driver import Clock, Driver, Pace, Stopped, drive, stopped_text
+from rulax.commands.hosts import joined
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.settings import parts_of, read_values
 from rulax.commands.signals import StopRequest
@@ -32,7 +33,8 @@ from rulax.envs.base import EnvironmentFailed
 from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
 from rulax.own import shown
-from rulax.records import checkpoint
+from rulax.parallel import processes
+from rulax.records import checkpoint, sharded
 from rulax.records import folder as folders
 from rulax.records.rows import Recorder, RunLog
 from rulax.settings import with_current_names
@@ -46,7 +48,10 @@ MOST_SHOWN = 3  # families in a line of progress
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    show(discover_from(values))
+    with joined(values) as values:
+        run = discover_from(values)
+        if processes.first():
+            show(run)
     return 0
 
 
@@ -83,7 +88,7 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
     # Only where families were given: an empty tuple would count as a setting that differs from the folder's.
     given |= {name: specs for name, specs in whole_specs(given).items() if name in given}
     changes = resuming.accept(DiscoverConfig, given, record["settings"] | fixed_part(record), folder)
-    found = checkpoint.load(folder / folders.CHECKPOINT)
+    found = sharded.load(folder)
     config = saved_discovery(record, changes)
     facts = found.facts
     resuming.check_budget(folder, facts["step"], config.steps, "steps" in given, "meta-steps")
@@ -96,7 +101,8 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
     changed = resuming.differences(now, then)
     if changed:
         raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
-    state = checkpoint.unpack(found, prepared.discoverer.skeleton(), folder / folders.CHECKPOINT)
+    discoverer = prepared.discoverer
+    state = sharded.unpack(found, discoverer.skeleton(), folder / folders.CHECKPOINT, discoverer.layout, discoverer.places)
     write_json(folder / folders.CONFIG, prepared.record)
     progress = progress or make_progress(config.quiet)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:
@@ -107,7 +113,7 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
         if job.evaluated < 0:
             # The start is yet to be evaluated: the same rule again, since the seed determines it. A row of it from after the
             # checkpoint will be written again.
-            job.start = prepared.discoverer.init(jax.random.key(config.seed)).meta_params
+            job.start = discoverer.rule(discoverer.init(jax.random.key(config.seed)))
             job.log.drop("evaluation")
         return drive(job, progress, stop)
 
@@ -122,12 +128,13 @@ class DiscoverJob:
         self.evaluator = Evaluator(prepared, folder)
         self.evaluated = -1  # the meta-step of the last evaluation
         # Evaluated only after the first meta-steps, when it is no longer the rule of the state; a copy, as those consume the state.
-        self.start = jax.tree.map(jnp.copy, state.meta_params)
+        self.start = jax.tree.map(jnp.copy, self.discoverer.rule(state))
         self.bad = 0  # meta-gradients that were left out
         self.results: dict[str, dict[str, Any] | None] = dict.fromkeys(RESULTS)  # `Scores` each
         self.latest: dict[str, Any] = {}  # the last row of meta-steps
         self.title = f"discover {shown(self.config.suite)}".strip()
         self.checkpoint_minutes = self.config.checkpoint_minutes
+        self.keeper = sharded.keeper(folder)
 
     @property
     def step(self) -> int:
@@ -187,7 +194,7 @@ class DiscoverJob:
             self.evaluate(self.start, 0, driver)
         due = self.step > 0 and self.step % self.config.evaluate_every == 0
         if (due or done) and self.evaluated != self.step:
-            self.evaluate(self.state.meta_params, self.step, driver)
+            self.evaluate(self.discoverer.rule(self.state), self.step, driver)
         self.pace.leave_out(self.clock.seconds - before)
 
     def evaluate(self, rule: Any, step: int, driver: Driver) -> None:
@@ -240,7 +247,10 @@ class DiscoverJob:
             # The settings themselves and not only a hash: see `resume`, which names the one that differs.
             "fixed": fixed_part(self.prepared.record),
         }
-        checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
+        if self.keeper:
+            self.keeper.save(self.state, self.recorder.pending(), facts)
+        else:
+            checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
 
     def conclude(self, finished: bool) -> DiscoveryRun:
         """The run as it stands, with its pictures."""
@@ -253,6 +263,8 @@ class DiscoverJob:
     def close(self) -> None:
         """Its files and environments."""
         self.log.close()
+        if self.keeper:
+            self.keeper.close()
         self.discoverer.close()
         self.evaluator.close()
 

@@ -18,6 +18,7 @@ from rulax.agents.base import split
 from rulax.commands import build
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
+from rulax.commands.hosts import joined
 from rulax.commands.names import take_options
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.settings import read_values
@@ -45,7 +46,8 @@ from rulax.files import jsonable, write_json
 from rulax.learning.life import gradient_steps
 from rulax.methods.population import PopulationTrainer
 from rulax.own import shown_with
-from rulax.records import checkpoint
+from rulax.parallel import processes
+from rulax.records import checkpoint, sharded
 from rulax.records import folder as folders
 from rulax.records.population import Turn, keep_turns, write_turns
 from rulax.records.rows import RESTARTS, Recorder, Row, RunLog, Writer
@@ -58,8 +60,10 @@ BAD = {"bad_rewards": "a reward", "bad_gradients": "the gradient", "bad_params":
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    run = resume(values) if values.get("resume") else start(build_train(values))
-    show(run)
+    with joined(values) as values:
+        run = resume(values) if values.get("resume") else start(build_train(values))
+        if processes.first():
+            show(run)
     return 0
 
 
@@ -124,7 +128,7 @@ def resume(
         given = fold_ranges({"env_options": record["settings"]["env_options"], **given}, record["settings"]["env"])
     changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
     path = folder / folders.CHECKPOINT
-    found = checkpoint.load(path)
+    found = sharded.load(folder)
     config = saved_config(record, changes)
     # Without this an object of the user's own would be looked up by its name, and found missing or mistaken for something else.
     check_own(record, str(folder), environment, recipe)
@@ -137,7 +141,8 @@ def resume(
     # another run.
     if prepared.record["fingerprint"] != found.facts["fingerprint"]:
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
-    state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
+    trainer = prepared.trainer
+    state = sharded.unpack(found, trainer.skeleton(), path, trainer.config.layout, trainer.places)
     progress = progress or make_progress(config.quiet)
     if warning := changed_files(record):
         progress.message(warning)
@@ -201,6 +206,7 @@ class TrainJob:
         env = shown_with(self.config.env, self.config.env_options)
         self.title = f"{env} · {shown_with(self.config.rule, self.config.rule_options)}"
         self.checkpoint_minutes = self.config.checkpoint_minutes
+        self.keeper = sharded.keeper(folder)
         self.turns: list[Turn] = keep_turns(folder, recorder.step) if folder and prepared.config.population else []
         self.caller = Caller([*own_callbacks(self.config), *callbacks], self.config.seed, self.config.eval_randomise)
 
@@ -281,7 +287,10 @@ class TrainJob:
             # So that a resumption can tell whether config.json still describes this state.
             "fingerprint": self.prepared.record["fingerprint"],
         }
-        checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
+        if self.keeper:
+            self.keeper.save(self.state, self.recorder.pending(), facts)
+        else:
+            checkpoint.save(self.folder / folders.CHECKPOINT, self.state, self.recorder.pending(), facts)
 
     def conclude(self, finished: bool) -> Run:
         """The run as it stands; in its folder, the curve, the summary and the page."""
@@ -301,6 +310,8 @@ class TrainJob:
     def close(self) -> None:
         """Files and streams."""
         self.log.close()
+        if self.keeper:
+            self.keeper.close()
         self.trainer.close()
 
     # -- what the user reads ----------------------------------------------------------------------------------------------
@@ -357,7 +368,7 @@ def own_callbacks(config: TrainConfig) -> list[Callback]:
 
 def writers_for(prepared: Prepared, folder: Path | None) -> list[Writer]:
     """Where else every number goes: Weights & Biases, if the user asked for it."""
-    if not prepared.config.wandb:
+    if not prepared.config.wandb or not processes.first():
         return []
     # Only here: the package is optional, and logging in goes over the network.
     from rulax.records.wandb_writer import WandbWriter
