@@ -5,7 +5,9 @@ The others work in a folder of their own, which nobody looks at and which is gon
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +31,7 @@ def joined(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if processes.number() == 1:
         yield dict(values)
         return
-    with tempfile.TemporaryDirectory(prefix="rulax-") as scratch:
+    with own_stdout(), tempfile.TemporaryDirectory(prefix="rulax-") as scratch:
         try:
             given = dict(values) if processes.first() else unseen(values, Path(scratch))
             processes.wait_for_all()  # nobody writes while another copies
@@ -41,6 +43,22 @@ def joined(values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             processes.fail(" ".join(str(error).split()) or type(error).__name__, isinstance(error, UNDERSTOOD))
             raise
         processes.leave()
+
+
+@contextmanager
+def own_stdout() -> Iterator[None]:
+    """Only what Python prints goes to stdout: Gloo says there from C++ whom it has met, which scripts would take for a result."""
+    sys.stdout.flush()
+    kept, python = os.dup(1), sys.stdout
+    os.dup2(2, 1)
+    with os.fdopen(os.dup(kept), "w", encoding=python.encoding, errors="replace") as sys.stdout:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stdout = python
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 def unseen(values: Mapping[str, Any], scratch: Path) -> dict[str, Any]:
