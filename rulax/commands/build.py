@@ -41,13 +41,15 @@ def start_jax(platform: str, precision: str = "default", cache: bool = True) -> 
 
 
 def make_layout(config: Spread, sizes: Mapping[str, int], on_host: bool = False) -> Layout:
-    """The devices that a command computes on, once JAX has started; `sizes` are its axes, `on_host` is whether any member acts there."""
+    """The devices that a command computes on, once JAX has started; `sizes` are its axes, `on_host` whether members act there."""
     from rulax.parallel.mesh import make_layout
     from rulax.parallel.processes import asked
     from rulax.records.sharded import check_installed
 
     if not asked() and (config.hosts != "none" or config.coordinator):
-        raise UserError("several processes are for rulax train and rulax discover on the command line; leave hosts and coordinator out")
+        raise UserError(
+            "several processes are for rulax train and rulax discover on the command line; leave hosts and coordinator out"
+        )
     check_installed()
     return make_layout(to_options("mesh", config.mesh), sizes, on_host)
 

@@ -1,6 +1,6 @@
 """A command that several processes run together. All do the same; only the first is seen: it writes, prints and draws.
 
-The others work in a folder of their own, which nobody looks at and which is gone at the end, and say nothing unless they fail alone.
+The others work in a folder of their own, which nobody looks at and which is gone at the end, and show nothing but their errors.
 """
 
 from __future__ import annotations

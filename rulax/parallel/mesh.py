@@ -182,7 +182,7 @@ def is_scattered(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and not leaf.is_fully_addressable and not leaf.is_fully_replicated
 
 
-# -- which mesh ----------------------------------------------------------------------------------------------------------------------
+# -- which mesh ------------------------------------------------------------------------------------------------------------------
 
 
 def make_layout(wanted: Mapping[str, Any], sizes: Mapping[str, int], whole_members: bool = False) -> Layout:
@@ -202,7 +202,9 @@ def make_layout(wanted: Mapping[str, Any], sizes: Mapping[str, int], whole_membe
     number = math.prod(shape.values())
     text = ",".join(f"{name}={size}" for name, size in shape.items() if size > 1 or name in wanted)
     if number > len(devices):
-        raise UserError(f"mesh {text} needs {number} devices, and there are {len(devices)}; give a smaller one, or leave --mesh out")
+        raise UserError(
+            f"mesh {text} needs {number} devices, and there are {len(devices)}; give a smaller one, or leave --mesh out"
+        )
     for name, size in shape.items():
         if sizes[name] % size:
             raise UserError(f"mesh {name}={size} does not divide the {sizes[name]} {name} evenly: change one or the other")

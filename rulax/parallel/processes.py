@@ -105,7 +105,7 @@ def fail(reason: str, understood: bool) -> None:
     _watch.tell(reason)
 
 
-# -- who is who, and what they agree upon --------------------------------------------------------------------------------------------
+# -- who is who, and what they agree upon ----------------------------------------------------------------------------------------
 
 
 def first() -> bool:

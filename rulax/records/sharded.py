@@ -43,7 +43,7 @@ def orbax() -> Any:
 
 
 class Keeper:
-    """Writes the checkpoints of one run. `save` returns once the arrays are copied, and a later call waits until they are written."""
+    """Writes the checkpoints of one run. `save` returns once arrays are copied; the next call waits until they are written."""
 
     def __init__(self, folder: Path):
         """`folder` is the run's; that of the first process counts, and all must be able to write there."""
@@ -82,7 +82,7 @@ def tensors(state: PyTree) -> dict[str, Any]:
     return {name: leaf for name, leaf in plain.items() if leaf.size}
 
 
-# -- reading -------------------------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------------------------------------
 
 
 def load(folder: Path, real: Path | None = None) -> checkpoint.Checkpoint:

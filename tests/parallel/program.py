@@ -1,8 +1,9 @@
 """What the tests of several devices and processes run in processes of their own: some discovery and some training, saved as arrays.
 
-    python -m tests.parallel.program FILE MESH [COORDINATOR PROCESS_ID NUM_PROCESSES]
+    python -m tests.parallel.program FILE PARTS MESHES [COORDINATOR PROCESS_ID NUM_PROCESSES]
 
-A mesh is written as `agents=4,streams=1`; training calls the first axis `seeds`.
+Parts are `training`, `compiled` and `mixed`, the discovery in one family and in two, with commas between them. Meshes are written as
+`agents=1/agents=2,streams=2`; training calls the first axis `seeds`.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from rulax.parallel.mesh import make_layout
 from tests.discovery.families import LEARNING, make_family
 from tests.discovery.test_host import host_family
 
-AGENTS, STEPS, ITERATIONS = 4, 5, 6  # lifetimes are 4 and 8 updates, a window 2: agents die in between
+AGENTS, STEPS, ITERATIONS = 4, 4, 6  # lifetimes are 4 and 8 updates, a window 2: agents die in between
 
 
 def discovered(mesh: dict[str, int], families, plan: Plan | None = None) -> list[np.ndarray]:
@@ -51,17 +52,21 @@ def trained(mesh: dict[str, int]) -> list[np.ndarray]:
     return [*(np.asarray(leaf, float) for agent in agents for leaf in jax.tree.leaves(agent)), np.concatenate(rows)]
 
 
-def main(file: str, mesh: str = "", coordinator: str = "", process_id: str = "0", number: str = "1") -> None:
-    """Everything on one mesh; the arrays of the first process are saved."""
+def computed(part: str, mesh: str) -> list[np.ndarray]:
+    """One part on one mesh."""
+    wanted = {name: int(size) for name, _, size in (each.partition("=") for each in mesh.split(",") if each)}
+    if part == "training":
+        return trained({"seeds" if name == "agents" else name: size for name, size in wanted.items()})
+    if part == "compiled":  # what is quickest to compile
+        return discovered(wanted, [make_family(agents=AGENTS, estimator="first_order")])
+    return discovered(wanted, [make_family(agents=AGENTS), host_family(agents=AGENTS)], Plan("plain", 1))
+
+
+def main(file: str, parts: str, meshes: str, coordinator: str = "", process_id: str = "0", number: str = "1") -> None:
+    """Every part on each mesh; the arrays of the first process are saved."""
     if coordinator:
-        processes.join("", coordinator, int(process_id), int(number))
-    wanted = {name: int(size) for name, _, size in (part.partition("=") for part in mesh.split(",") if part)}
-    compiled = make_family(agents=AGENTS)
-    found = {
-        "mixed": discovered(wanted, [compiled, host_family(agents=AGENTS)]),
-        "groups": discovered(wanted, [make_family(agents=AGENTS, meta_optimiser="mean")], Plan("remat", 1)),
-        "training": trained({"seeds" if name == "agents" else name: size for name, size in wanted.items()}),
-    }
+        processes.join("none", coordinator, int(process_id), int(number))
+    found = {f"{mesh}/{part}": computed(part, mesh) for mesh in meshes.split("/") for part in parts.split(",")}
     if processes.first():
         named = {f"{name}/{index}": leaf for name, leaves in found.items() for index, leaf in enumerate(leaves)}
         np.savez(Path(file), **named)

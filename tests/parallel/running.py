@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # As `python -m rulax`, with other seconds until a process counts as lost.
-IMPATIENT = "import sys; from rulax.parallel import watch; watch.LOST_SECONDS = 8.0; from rulax.commands.cli import main; sys.exit(main())"
+IMPATIENT = (
+    "import sys; from rulax.parallel import watch; watch.LOST_SECONDS = 8.0; from rulax.commands.cli import main; sys.exit(main())"
+)
 
 
 def free_port() -> int:
@@ -20,8 +22,9 @@ def free_port() -> int:
 
 def environment(devices: int = 1) -> dict[str, str]:
     """Variables for a process with so many virtual devices, which finds these tests from any folder."""
-    flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "JAX_PLATFORMS": "cpu"}
-    return os.environ | flags | {"PYTHONPATH": str(ROOT)}
+    quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"  # what these programs do is compile
+    flags = f"--xla_force_host_platform_device_count={devices} {quick}"
+    return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
 
 def run(*arguments: str, devices: int = 1) -> None:

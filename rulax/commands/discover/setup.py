@@ -94,9 +94,7 @@ def make_layout(training: Families, recipe: Recipe, settings: Discovery, config:
     return build.make_layout(config, {"agents": settings.agents, "streams": recipe.learning.streams}, on_host)
 
 
-def make_discoverer(
-    training: Families, recipe: Recipe, settings: Discovery, config: DiscoverConfig, layout: Layout
-) -> Discoverer:
+def make_discoverer(training: Families, recipe: Recipe, settings: Discovery, config: DiscoverConfig, layout: Layout) -> Discoverer:
     """The machinery of discovery, once it is certain that its parts fit together."""
     from rulax.discovery.discover import Discoverer
     from rulax.discovery.population import Family
