@@ -85,9 +85,9 @@ def tensors(state: PyTree) -> dict[str, Any]:
 # -- reading ---------------------------------------------------------------------------------------------------------------------
 
 
-def load(folder: Path, real: Path | None = None) -> checkpoint.Checkpoint:
+def load(folder: Path) -> checkpoint.Checkpoint:
     """The latest checkpoint of a run, of either kind; the state of one of several processes is read by `unpack`, part by part."""
-    path, whole = folder / folders.CHECKPOINT, folder_of_all(real or folder) / FOLDER
+    path, whole = folder / folders.CHECKPOINT, folder_of_all(folder) / FOLDER
     if not whole.is_dir():
         return checkpoint.load(path)
     library = orbax()

@@ -2,8 +2,8 @@
 
     python -m tests.parallel.program FILE PARTS MESHES [COORDINATOR PROCESS_ID NUM_PROCESSES]
 
-Parts are `training`, `compiled` and `mixed`, the discovery in one family and in two, with commas between them. Meshes are written as
-`agents=1/agents=2,streams=2`; training calls the first axis `seeds`.
+Parts are `training`, `compiled` and `mixed`, the discovery in one family and in two, with commas between them. Meshes are
+written as `agents=1/agents=2,streams=2`; training calls the first axis `seeds`.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from rulax.discovery.discover import Discoverer, Plan
 from rulax.learning.train import CompiledTrainer, TrainerConfig
 from rulax.parallel import processes
 from rulax.parallel.mesh import make_layout
+from rulax.settings import Learning
 from tests.discovery.families import LEARNING, make_family
 from tests.discovery.test_host import host_family
 
@@ -58,7 +59,8 @@ def computed(part: str, mesh: str) -> list[np.ndarray]:
     if part == "training":
         return trained({"seeds" if name == "agents" else name: size for name, size in wanted.items()})
     if part == "compiled":  # what is quickest to compile
-        return discovered(wanted, [make_family(agents=AGENTS, estimator="first_order")])
+        fresh = Learning(streams=2, unroll=3, learning_rate=0.05)
+        return discovered(wanted, [make_family(fresh, agents=AGENTS, estimator="first_order")])
     return discovered(wanted, [make_family(agents=AGENTS), host_family(agents=AGENTS)], Plan("plain", 1))
 
 
