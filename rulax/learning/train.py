@@ -83,6 +83,7 @@ class Trainer(Protocol):
 
     recipe: Recipe
     config: TrainerConfig
+    layout: Layout  # on which devices the agents live
     rule_params: PyTree  # an argument of what is compiled: it may be set to others of the same shapes at any time
     steps_per_iteration: int  # environment steps of one agent
     total_iterations: int

@@ -7,7 +7,7 @@ same names in both, and are placed anew. Where a folder holds both, the run has 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -102,11 +102,27 @@ def load(folder: Path) -> checkpoint.Checkpoint:
     return checkpoint.Checkpoint({}, pending, facts | {"sharded": (str(whole), number)})
 
 
-def unpack(found: checkpoint.Checkpoint, skeleton: PyTree, source: Path, layout: Layout, places: PyTree) -> PyTree:
-    """The state of a checkpoint in the structure of `skeleton`, placed as a layout says."""
+class Owner(Protocol):
+    """What a state belongs to: a trainer or a discoverer."""
+
+    @property
+    def layout(self) -> Layout:
+        """The devices."""
+
+    @property
+    def places(self) -> PyTree:
+        """Where the arrays of a state lie on them."""
+
+    def skeleton(self) -> PyTree:
+        """Shapes and dtypes of a state."""
+
+
+def unpack(found: checkpoint.Checkpoint, owner: Owner, source: Path) -> PyTree:
+    """The state of a checkpoint in the structure that its owner expects, a sharded one also where the owner has its arrays."""
+    skeleton = owner.skeleton()
     if "sharded" not in found.facts:
         return checkpoint.unpack(found, skeleton, source)
-    library = orbax()
+    layout, places, library = owner.layout, owner.places, orbax()
     whole, number = found.facts["sharded"]
     names, leaves = checkpoint.leaf_names(skeleton), jax.tree.leaves(skeleton)
     one = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])

@@ -102,7 +102,7 @@ def resume(values: dict[str, Any], progress: Silent | None = None, stop: StopReq
     if changed:
         raise UserError(f"the checkpoint in {folder} was written with other settings than its {folders.CONFIG}: {changed}")
     discoverer = prepared.discoverer
-    state = sharded.unpack(found, discoverer.skeleton(), folder / folders.CHECKPOINT, discoverer.layout, discoverer.places)
+    state = sharded.unpack(found, discoverer, folder / folders.CHECKPOINT)
     write_json(folder / folders.CONFIG, prepared.record)
     progress = progress or make_progress(config.quiet)
     with nullcontext(stop) if stop else StopRequest(progress.message) as stop:

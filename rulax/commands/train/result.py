@@ -269,8 +269,7 @@ def restore(run: Run) -> tuple[Prepared, Any]:
     prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
     found = sharded.load(run.folder)
-    trainer = prepared.trainer
-    state = sharded.unpack(found, trainer.skeleton(), path, trainer.config.layout, trainer.places)
+    state = sharded.unpack(found, prepared.trainer, path)
     run.made = found.facts["step"]
     # Agents need the parameters and the environment's description, not the streams that a host trainer has opened.
     prepared.trainer.close()

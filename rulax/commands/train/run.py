@@ -141,8 +141,7 @@ def resume(
     # another run.
     if prepared.record["fingerprint"] != found.facts["fingerprint"]:
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
-    trainer = prepared.trainer
-    state = sharded.unpack(found, trainer.skeleton(), path, trainer.config.layout, trainer.places)
+    state = sharded.unpack(found, prepared.trainer, path)
     progress = progress or make_progress(config.quiet)
     if warning := changed_files(record):
         progress.message(warning)
