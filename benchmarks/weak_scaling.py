@@ -38,8 +38,8 @@ def moved(program: str) -> int:
     return total
 
 
-def measure(agents: int, steps: int, address: str, process: int, processes: int) -> dict[str, float]:
-    """Seconds of each meta-step of a small disco discovery in Catch, on all devices that there are."""
+def measure(rule: str, agents: int, steps: int, address: str, process: int, processes: int) -> dict[str, float]:
+    """Seconds of each meta-step of a small discovery in Catch, on all devices that there are."""
     import jax
 
     from rulax.discovery.discover import Discoverer
@@ -54,7 +54,7 @@ def measure(agents: int, steps: int, address: str, process: int, processes: int)
     if processes > 1:
         team.join("none", address, process, processes)
     count = len(jax.devices())
-    recipe = make_rule("disco", prediction_size=32, bins=21, hidden=32, embedding=16)
+    recipe = make_rule(rule)
     learning, network = Learning(streams=4, unroll=16, learning_rate=1e-3), Network(hidden=(64,), action_model=32)
     settings = Discovery(agents=agents * count, window=4, validation_unroll=16, lifetimes=(1000,), memory="remat")
     family = Family("catch", make("catch"), recipe._replace(learning=learning, network=network), settings)
@@ -84,7 +84,7 @@ def child(devices: int, processes: int, arguments: argparse.Namespace) -> dict[s
     started = []
     for process in range(processes):
         words = [sys.executable, __file__, "--child", address, str(process), str(processes)]
-        words += ["--agents", str(arguments.agents), "--steps", str(arguments.steps)]
+        words += ["--rule", arguments.rule, "--agents", str(arguments.agents), "--steps", str(arguments.steps)]
         started.append(subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, text=True))
     outputs = [each.communicate()[0] for each in started]
     if any(each.returncode for each in started):
@@ -97,13 +97,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("devices", "processes"))
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rule", default="lpg", help="kind of rule; disco takes minutes to compile")
     parser.add_argument("--agents", type=int, default=4, help="of each device")
     parser.add_argument("--steps", type=int, default=10, help="meta-steps that are timed")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         address, process, processes = arguments.child
-        print(json.dumps(measure(arguments.agents, arguments.steps, address, int(process), int(processes))))
+        print(json.dumps(measure(arguments.rule, arguments.agents, arguments.steps, address, int(process), int(processes))))
         return
     print("| | seconds per meta-step | share of the ideal | bytes in estimates | bytes in the optimiser |\n|---|---|---|---|---|")
     for kind in ("devices", "processes"):
