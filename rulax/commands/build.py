@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rulax.commands.settings import check_settings, override
+from rulax.commands.settings import Spread, check_settings, override
 from rulax.errors import UserError
-from rulax.text import to_bytes
+from rulax.text import to_bytes, to_options
 
 if TYPE_CHECKING:
     from rulax.commands.train.settings import TrainConfig
     from rulax.envs.base import Environment, HostEnvironment
     from rulax.learning.train import Trainer
+    from rulax.parallel.mesh import Layout
     from rulax.rules.base import Recipe
 
 
@@ -44,6 +45,20 @@ def allow(step_limit: float) -> None:
     from rulax.envs.adapters import limit
 
     limit.allow(step_limit)
+
+
+def make_layout(config: Spread, sizes: Mapping[str, int], on_host: bool = False) -> Layout:
+    """The devices that a command computes on, once JAX has started; `sizes` are its axes, `on_host` whether members act there."""
+    from rulax.parallel.mesh import make_layout
+    from rulax.parallel.processes import asked
+    from rulax.records.sharded import check_installed
+
+    if not asked() and (config.hosts != "none" or config.coordinator):
+        raise UserError(
+            "several processes are for rulax train and rulax discover on the command line; leave hosts and coordinator out"
+        )
+    check_installed()
+    return make_layout(to_options("mesh", config.mesh), sizes, on_host)
 
 
 # -- environments --------------------------------------------------------------------------------------------------------------
@@ -148,6 +163,7 @@ def make_trainer(
     from rulax.envs.base import EnvironmentFailed
     from rulax.learning import train
 
+    layout = layout_of_training(environment, recipe, config)
     with user_errors():
         settings = train.TrainerConfig(
             seeds=config.seeds,
@@ -156,11 +172,26 @@ def make_trainer(
             overlap=config.overlap,
             replay_limit=to_bytes("replay_limit", config.replay_limit) if config.replay_limit else 0,
             most_restarts=config.most_restarts,
+            layout=layout,
         )
         try:
             return train.make_trainer(environment, recipe, settings, hyperparameters or {})
         except EnvironmentFailed as error:  # its streams cannot be opened
             raise UserError(str(error)) from error
+
+
+def layout_of_training(environment: Environment | HostEnvironment, recipe: Recipe, config: TrainConfig) -> Layout:
+    """On which devices agents are trained: those that act on the host have one."""
+    from rulax.envs.base import HostEnvironment
+    from rulax.parallel.mesh import ONE_DEVICE
+    from rulax.parallel.processes import number
+
+    if not isinstance(environment, HostEnvironment):
+        return make_layout(config, {"seeds": config.seeds, "streams": recipe.learning.streams})
+    if config.mesh or number() > 1:
+        what = "mesh" if config.mesh else "training by several processes"
+        raise UserError(f"{what} is for environments that run on the device, and '{config.env}' steps on the CPU; leave it out")
+    return ONE_DEVICE
 
 
 def with_options(settings: Any, options: Mapping[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from rulax.commands.progress import Silent, Status
 from rulax.commands.signals import StopRequest
 from rulax.envs.adapters.limit import last_resort
 from rulax.errors import Interrupted, TrainingStopped
+from rulax.parallel.processes import any_of
 
 Outcome = TypeVar("Outcome", covariant=True)
 
@@ -60,7 +61,7 @@ class Driver:
     @property
     def stopping(self) -> bool:
         """Whether the user asked to stop."""
-        return self.stop.requested
+        return any_of(self.stop.requested)[0]
 
     def phase(self, text: str, done: int = 0, of: int = 0) -> None:
         """Say what is being done, such as compiling, and how many parts of it are done; `Stopped` is raised if the user asked to
@@ -105,9 +106,10 @@ def driven(job: Job[Outcome], progress: Silent, stop: StopRequest) -> Outcome:
                     progress.update(job.status())
                 working = True
                 # Asked between two pieces only: there the state is whole, and the checkpoint after the loop can go on from it.
-                if stop.requested:
+                asked, due = any_of(stop.requested, time.monotonic() - saved_at > 60 * job.checkpoint_minutes)
+                if asked:
                     break
-                if time.monotonic() - saved_at > 60 * job.checkpoint_minutes:
+                if due:
                     job.save()
                     saved_at = time.monotonic()
             else:

@@ -19,10 +19,12 @@ from rulax.text import convert
 
 Config = TypeVar("Config")
 HOST = "environments that step on the CPU, such as Gymnasium's"
+SPREAD = "several devices and hosts"
 AGENTS: tuple[type, ...] = (Learning, Network)  # overridable field by field; None means what the rule recommends
 LARGEST_SEED = 2**32 - 1
 # Where a run goes, not what it is; overrides are resolved, and so are ranges, into options of the environment.
-NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides", "randomise")
+WHERE = ("mesh", "hosts", "coordinator", "process_id", "num_processes")
+NOT_RECORDED = ("out", "resume", "preset", "quiet", "overrides", "randomise", *WHERE)
 
 
 # -- fields that several commands share ----------------------------------------------------------------------------------------
@@ -66,6 +68,23 @@ class Running(Resumable):
     """How many of the last checkpoints to keep: should one turn out to be damaged, a run goes on from the one before."""
     precision: Literal["default", "float32", "bfloat16"] = setting("default", "run")
     """Precision of matrix products."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """One computation on many devices and hosts, for commands that train members side by side (docs/scaling.md)."""
+
+    mesh: tuple[str, ...] = setting((), SPREAD, on_resume=True, metavar="AXIS=N")
+    """Devices along the axis of the members (discover: agents, train: seeds) and along streams, for example agents=4,streams=2
+    [default: as many as divide the members]."""
+    hosts: Literal["none", "auto"] = setting("none", SPREAD, on_resume=True)
+    """With auto this process is one of several that compute together, as SLURM, Open MPI or a TPU pod started them."""
+    coordinator: str = setting("", SPREAD, on_resume=True, metavar="HOST:PORT")
+    """Where nothing detects it: the address of the first of several processes, which is given to all of them."""
+    process_id: int = setting(0, SPREAD, at_least=0, on_resume=True, metavar="I")
+    """Which of them this process is, counted from 0."""
+    num_processes: int = setting(1, SPREAD, at_least=1, on_resume=True, metavar="N")
+    """How many there are."""
 
 
 @dataclasses.dataclass(frozen=True)

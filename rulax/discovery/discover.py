@@ -17,14 +17,16 @@ import numpy as np
 from rulax.discovery.bound import bound_of
 from rulax.discovery.host import HostLives, recorded_problem
 from rulax.discovery.memory import STRATEGIES
+from rulax.discovery.meta_optimiser import lie as lies_of_optimiser
 from rulax.discovery.meta_optimiser import make_meta_optimiser
 from rulax.discovery.meta_step import DiscoveryState, Programs, estimate, make_problem, meta_step, optimise
-from rulax.discovery.population import Family, Member, init_population, listed, refresh
+from rulax.discovery.population import Family, Member, init_population, lie, listed, refresh
 from rulax.discovery.settings import PERTURBING
 from rulax.discovery.shares import ACTING, COMPILING, Shares
 from rulax.envs.adapters.restart import MOST_RESTARTS
 from rulax.learning.train import COMPILE_FAST
 from rulax.metanet.network import as_in_reference
+from rulax.parallel.mesh import ONE_DEVICE, Layout
 from rulax.parallel.together import together
 from rulax.types import Array, PyTree
 
@@ -33,7 +35,7 @@ class Plan(NamedTuple):
     """How one family's meta-gradient is computed."""
 
     strategy: str
-    at_once: int  # agents differentiated at the same time; 0 means all
+    at_once: int  # agents that a device differentiates at the same time; 0 means all
     pairs_at_once: int = 0  # and pairs of perturbed lives of each of them, where the estimator perturbs; 0 means all
 
 
@@ -44,8 +46,10 @@ class Discoverer:
     is filled again to its warm-up: neither is part of the state. `close` releases them.
     """
 
-    def __init__(self, families: Sequence[Family], total_steps: int, most_restarts: int = MOST_RESTARTS):
-        self.families = tuple(families)
+    def __init__(
+        self, families: Sequence[Family], total_steps: int, most_restarts: int = MOST_RESTARTS, layout: Layout = ONE_DEVICE
+    ):
+        self.families, self.layout = tuple(families), layout
         self.settings = families[0].settings
         self.total_steps, self.most_restarts = total_steps, most_restarts
         self._lives: dict[str, HostLives] = {}
@@ -54,7 +58,10 @@ class Discoverer:
         self.plans = {family.name: self._first_plan() for family in families}
         self._programs: list[Programs] | None = None
         self._traced: dict[tuple[str, Plan], Any] = {}
-        self._optimise = jax.jit(optimise(self.optimiser), compiler_options=COMPILE_FAST)
+        everywhere, places = layout.everywhere, self.places
+        grads = tuple(layout.members for _ in families)
+        given, results = (everywhere, places.optimiser_state, grads), (everywhere, places.optimiser_state, everywhere)
+        self._optimise = layout.jit(optimise(self.optimiser), given, results, compiler_options=COMPILE_FAST)
 
     def _first_plan(self) -> Plan:
         known = self.settings.memory if self.settings.memory != "auto" else "remat"
@@ -64,7 +71,23 @@ class Discoverer:
 
     def init(self, key: Array, meta_params: PyTree = None) -> DiscoveryState:
         """A fresh population, and a rule: `meta_params` if they are given, else the recipe's own initial ones."""
-        return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key, meta_params)
+        everywhere = self.layout.everywhere
+        start = self.layout.jit(self._initial_state, everywhere, self.places, compiler_options=COMPILE_FAST)
+        return start(*self.layout.place((key, meta_params), everywhere))
+
+    @property
+    def places(self) -> DiscoveryState:
+        """Where the state lies."""
+        everywhere, members = self.layout.everywhere, tuple(lie(self.layout) for _ in self.families)
+        return DiscoveryState(everywhere, lies_of_optimiser(self.settings, self.layout), members, everywhere)
+
+    def resume(self, state: DiscoveryState) -> DiscoveryState:
+        """The state to continue from, given one that was saved."""
+        return self.layout.place(state, self.places)
+
+    def rule(self, state: DiscoveryState) -> PyTree:
+        """The meta-parameters of a state, on one device."""
+        return self.layout.local(state.meta_params)
 
     def _initial_state(self, key: Array, meta_params: PyTree = None) -> DiscoveryState:
         # The rule's key is split off even if a rule is given, so that a seed gives the same population for every rule.
@@ -89,7 +112,9 @@ class Discoverer:
     def lives(self, family: Family) -> HostLives:
         """The environments and the replay of agents that act on the host."""
         if family.name not in self._lives:
-            self._lives[family.name] = HostLives(family, self.most_restarts)
+            own = len(self.layout.rows(self.settings.agents))  # of this process; others act elsewhere
+            of_process = dataclasses.replace(family, settings=dataclasses.replace(family.settings, agents=own))
+            self._lives[family.name] = HostLives(of_process, self.most_restarts)
         return self._lives[family.name]
 
     def close(self) -> None:
@@ -103,11 +128,12 @@ class Discoverer:
 
     def bound(self, family: Family, plan: Plan) -> int:
         """An upper bound of the bytes that `predict` would return, without compiling."""
-        return bound_of(self._trace(family, plan).jaxpr)
+        return bound_of(self._trace(family, plan).jaxpr) // self.layout.processes
 
     def predict(self, family: Family, plan: Plan) -> int:
-        """Bytes that the compiler reserves for the temporary arrays of one family's meta-gradient."""
-        return self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis().temp_size_in_bytes
+        """Bytes that the compiler reserves for the temporary arrays of one family's meta-gradient, on all devices of this host."""
+        analysis = self._lower(family, plan).compile(compiler_options=COMPILE_FAST).memory_analysis()
+        return analysis.temp_size_in_bytes * self.layout.devices // self.layout.processes
 
     def choose(self, limit: float, predicted: dict[str, dict[str, int]]) -> dict[str, Plan]:
         """Plan each family: the fastest strategy that fits, or if none does, the smallest with fewer agents, then pairs, at once.
@@ -132,7 +158,7 @@ class Discoverer:
 
     def _smaller(self, plan: Plan) -> Iterator[Plan]:
         """Half as many agents at once, down to one, then half as many pairs of each."""
-        agents, pairs = plan.at_once or self.settings.agents, plan.pairs_at_once or self.settings.pairs
+        agents, pairs = plan.at_once or self.settings.agents // self.layout.shares, plan.pairs_at_once or self.settings.pairs
         while agents > 1:
             agents = agents // 2
             plan = plan._replace(at_once=agents)
@@ -148,16 +174,23 @@ class Discoverer:
         if (family.name, plan) in self._traced:
             return self._traced[family.name, plan]
         family = dataclasses.replace(family, settings=dataclasses.replace(family.settings, pairs_at_once=plan.pairs_at_once))
-        state = self.skeleton()
+        state, layout, places = self.skeleton(), self.layout, self.places.members[0]
         if family.on_host:
-            function = estimate(family, recorded_problem(family, plan.strategy), plan.at_once)
-            traced = jax.jit(function).trace(state.meta_params, self.lives(family).recorded_form())
+            function = estimate(family, recorded_problem(family, plan.strategy), plan.at_once, layout.shares)
+            form = jax.tree.map(self._of_all, self.lives(family).recorded_form())
+            given = (layout.everywhere, layout.members)
+            traced = layout.jit(function, given, layout.members).trace(state.meta_params, form)
         else:
-            function = estimate(family, make_problem(family, plan.strategy), plan.at_once)
+            function = estimate(family, make_problem(family, plan.strategy), plan.at_once, layout.shares)
             members = state.members[[each.name for each in self.families].index(family.name)]
-            traced = jax.jit(function, donate_argnums=1).trace(state.meta_params, members)
+            given, results = (layout.everywhere, places), (layout.members, places, layout.members)
+            traced = layout.jit(function, given, results, donate_argnums=1).trace(state.meta_params, members)
         self._traced[family.name, plan] = traced  # tracing takes seconds, and what was bounded is compiled next
         return traced
+
+    def _of_all(self, form: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """From the shape of what this process has of its agents to that of what all have."""
+        return jax.ShapeDtypeStruct((self.settings.agents, *form.shape[1:]), form.dtype)
 
     def _lower(self, family: Family, plan: Plan) -> Any:
         return self._trace(family, plan).lower()
@@ -175,16 +208,23 @@ class Discoverer:
 
     def _programs_of(self, family: Family, compiled: Any) -> Programs:
         # A program of its own: inside the meta-step, every agent would be made afresh in every step and mostly thrown away.
-        renew = functools.partial(refresh_if_due, jax.jit(functools.partial(refresh, family), compiler_options=COMPILE_FAST))
+        layout, places, agents = self.layout, self.places.members[0], self.settings.agents
+        fresh_ones = layout.jit(functools.partial(refresh, family), (places,), places, compiler_options=COMPILE_FAST)
+        renew = functools.partial(refresh_if_due, fresh_ones, layout=layout)
         if self._shares is None or not family.on_host:
-            return Programs(renew, compiled)
+            # What is done to members between two programs may have moved a few of their arrays.
+            estimated = compiled if layout.mesh is None else lambda rule, members: compiled(rule, layout.place(members, places))
+            return Programs(renew, estimated)
         lives = self.lives(family)
 
         def renewed(members: Member) -> Member:
-            fresh = np.asarray(members.age) >= np.asarray(members.budget)
-            return lives.begin_due(renew(members), fresh)
+            fresh = due(members, layout)[layout.rows(agents)]
+            return layout.ours(lives.begin_due(layout.mine(renew(members), agents), fresh), agents)
 
-        return Programs(self._shares.timed(ACTING, renewed), compiled, self._shares.timed(ACTING, lives.live))
+        def live(meta_params: PyTree, members: Member) -> Any:
+            return layout.ours(lives.live(layout.local(meta_params), layout.mine(members, agents)), agents)
+
+        return Programs(self._shares.timed(ACTING, renewed), compiled, self._shares.timed(ACTING, live))
 
     def advance(self, state: DiscoveryState) -> tuple[DiscoveryState, dict[str, Any]]:
         """One meta-step.
@@ -193,16 +233,24 @@ class Discoverer:
             The next state (the buffers of the old one are donated), and metrics: by family, [K] or [] each, and under ""
             those of the optimiser.
         """
-        given = self.compile(), self._optimise, state, self.settings.handover
-        if self._shares is None:
+        given = self.compile(), self._optimise, self.resume(state), self.settings.handover
+        # Several processes must ask for the same programs in the same order, which two threads would not do.
+        if self._shares is None or self.layout.several_processes:
             state, metrics = jax.block_until_ready(meta_step(*given))
         else:
             state, metrics = jax.block_until_ready(meta_step(*given, self._shares.submit))
+        if self._shares is not None:
             metrics[-1] |= self._shares.take()
         named = dict(zip([*(family.name for family in self.families), ""], metrics, strict=True))
-        return state, jax.tree.map(np.asarray, named)
+        return state, self.layout.read(named)
 
 
-def refresh_if_due(renew: Callable[[Member], Member], members: Member) -> Member:
+def due(members: Member, layout: Layout) -> np.ndarray:
+    """Whose lifetime is over, [K]."""
+    age, budget = layout.read((members.age, members.budget))
+    return age >= budget
+
+
+def refresh_if_due(renew: Callable[[Member], Member], members: Member, layout: Layout = ONE_DEVICE) -> Member:
     """Refresh the population only if some lifetime is over: that is rare, and the program for it is slow."""
-    return renew(members) if bool(np.any(np.asarray(members.age) >= np.asarray(members.budget))) else members
+    return renew(members) if bool(np.any(due(members, layout))) else members

@@ -148,12 +148,19 @@ def evolution(
     return grads, after, metrics | {"fitness": jnp.mean(values), "fitness_spread": jnp.std(values)}
 
 
-def in_groups(one: Callable[[Any], Any], inputs: Any, at_once: int) -> Any:
-    """`one` of each entry along the first axis of a tree: of all at once (0), or of so many at a time, which needs less memory."""
+def in_groups(one: Callable[[Any], Any], inputs: Any, at_once: int, shares: int = 1) -> Any:
+    """`one` of each entry along the first axis of a tree: of all at once (0), or of so many at a time, which needs less memory.
+
+    With several shares the axis is cut into as many parts, and each group takes so many of every part: no device waits for another.
+    """
     number = jax.tree.leaves(inputs)[0].shape[0]
-    if not at_once or at_once >= number:
+    if not at_once or at_once >= number // shares:
         return jax.vmap(one)(inputs)
-    return jax.lax.map(one, inputs, batch_size=at_once)
+    if shares == 1:
+        return jax.lax.map(one, inputs, batch_size=at_once)
+    parts = jax.tree.map(lambda x: x.reshape(shares, number // shares, *x.shape[1:]), inputs)
+    done = jax.vmap(lambda part: in_groups(one, part, at_once))(parts)
+    return jax.tree.map(lambda x: x.reshape(number, *x.shape[2:]), done)
 
 
 def draw_noise(like: PyTree, number: int, key: Array) -> PyTree:

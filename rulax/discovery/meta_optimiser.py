@@ -15,6 +15,7 @@ import optax
 from rulax.discovery.settings import Discovery
 from rulax.envs.wrappers import select
 from rulax.learning.optimisers import learning_rate
+from rulax.parallel.mesh import Layout
 from rulax.settings import Learning
 from rulax.types import Array, Metrics, PyTree
 
@@ -73,6 +74,11 @@ def make_meta_optimiser(settings: Discovery, total_steps: int) -> MetaOptimiser:
         return optax.apply_updates(meta_params, change), OptimiserState(adam, state.count + 1), metrics
 
     return MetaOptimiser(init, step)
+
+
+def lie(settings: Discovery, layout: Layout) -> OptimiserState:
+    """Where its state lies: moments that each agent has of its own by their agents, of all families one after the other."""
+    return OptimiserState(layout.members if settings.meta_optimiser == "per_agent" else layout.everywhere, layout.everywhere)
 
 
 def norm_of_mean(grads: PyTree) -> Array:

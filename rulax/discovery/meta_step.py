@@ -112,8 +112,8 @@ def with_share(members: Member, steps: Array, handover: int) -> Member:
     return members._replace(life=members.life._replace(learner_state=state._replace(rule_state=ruled)), estimator=kept)
 
 
-def estimate(family: Family, problem: Problem[Any, Any], at_once: int = 0) -> Callable[[PyTree, Any], Estimated]:
-    """One family's meta-gradients, as a function to compile; at most `at_once` agents at the same time (0: all)."""
+def estimate(family: Family, problem: Problem[Any, Any], at_once: int = 0, shares: int = 1) -> Callable[[PyTree, Any], Estimated]:
+    """One family's meta-gradients, as a function to compile; of each share of it at most `at_once` agents together (0: all)."""
     estimator = make_estimator(family.settings)
 
     def estimated(meta_params: PyTree, members: Any) -> Estimated:
@@ -124,7 +124,7 @@ def estimate(family: Family, problem: Problem[Any, Any], at_once: int = 0) -> Ca
             after = after._replace(budget=jnp.where(jnp.isfinite(norm), after.budget, 0))
             return grads, after, metrics | {"meta_gradient_norm": norm}
 
-        return in_groups(one, members, at_once)
+        return in_groups(one, members, at_once, shares)
 
     return estimated
 

@@ -16,9 +16,11 @@ from rulax.envs.wrappers import Batched, select
 from rulax.envs.wrappers import streams as make_streams
 from rulax.learning.host_acting import unstarted
 from rulax.learning.life import Life, empty_replay, fill_replay, gradient_steps, init_agent, is_prioritised, make_learner
+from rulax.learning.life import lie as lies_of_lives
 from rulax.learning.optimisers import HORIZON
 from rulax.learning.rollout import begin
 from rulax.learning.update import Learner
+from rulax.parallel.mesh import Layout
 from rulax.rules.base import Recipe
 from rulax.types import Array, PyTree
 
@@ -83,6 +85,12 @@ class Family:
     def learner(self) -> Learner:
         # Budgets differ between agents of one compiled program, so a schedule's horizon must be an array.
         return make_learner(self.recipe, own=() if self.recipe.learning.schedule == "constant" else (HORIZON,))
+
+
+def lie(layout: Layout) -> Member:
+    """Where members [K, ...] lie: each by its own device, and its streams also by theirs."""
+    own = layout.members
+    return Member(lies_of_lives(layout), critic=own, age=own, budget=own, resets=own, estimator=own)
 
 
 def listed(names: list[str]) -> str:

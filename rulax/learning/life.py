@@ -22,6 +22,7 @@ from rulax.learning.optimisers import make_optimiser
 from rulax.learning.priorities import trajectory_priority
 from rulax.learning.rollout import Actor, act
 from rulax.learning.update import NOTHING_OWN, Learner, LearnerState, follow_targets, init_learner_state, make_targets
+from rulax.parallel.mesh import Layout
 from rulax.rules.base import Recipe
 from rulax.settings import Learning
 from rulax.types import Array, Experience, Metrics, Policy, PyTree
@@ -36,6 +37,13 @@ class Life(NamedTuple):
     actor: Actor
     replay: ring.Replay | tuple[()]  # () where nothing is replayed
     key: Array
+
+
+def lie(layout: Layout) -> Life:
+    """Where the lives [K, ...] of several agents lie: each part by the device of its agent, what has streams also by theirs."""
+    streams = layout.streams
+    actor = Actor(layout.members, env_state=streams, observation=streams, first=streams, memory=streams)
+    return Life(layout.members, actor, layout.members, layout.members)
 
 
 def make_learner(recipe: Recipe, total_updates: int = 1, own: Collection[str] = ()) -> Learner:

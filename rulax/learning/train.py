@@ -29,6 +29,7 @@ from rulax.learning.life import (
     empty_replay,
     gradient_steps,
     init_agent,
+    lie,
     make_learner,
     sample_and_update,
     split_keys,
@@ -38,6 +39,8 @@ from rulax.learning.life import (
 from rulax.learning.members import check_hyperparameters, check_tasks, numbers_of
 from rulax.learning.rollout import begin
 from rulax.learning.update import NOTHING_OWN, LearnerState
+from rulax.parallel.mesh import ONE_DEVICE, Layout
+from rulax.parallel.processes import from_first
 from rulax.rules.base import Recipe
 from rulax.types import Array, Experience, Metrics, PyTree
 
@@ -64,6 +67,8 @@ class TrainerConfig:
     """Host environments: largest replay buffers of all seeds, in bytes; 0 means 80 % of the memory that is free."""
     most_restarts: int = 10
     """Host environments: how often the environment of one stream may fail and be restarted."""
+    layout: Layout = ONE_DEVICE
+    """On which devices the agents live."""
 
 
 class TrainState(NamedTuple):
@@ -78,6 +83,7 @@ class Trainer(Protocol):
 
     recipe: Recipe
     config: TrainerConfig
+    layout: Layout  # on which devices the agents live
     rule_params: PyTree  # an argument of what is compiled: it may be set to others of the same shapes at any time
     steps_per_iteration: int  # environment steps of one agent
     total_iterations: int
@@ -88,6 +94,10 @@ class Trainer(Protocol):
     @property
     def environment(self) -> Environment | HostEnvironment:
         """Where the agents live."""
+
+    @property
+    def places(self) -> PyTree:
+        """Where the arrays of a state lie on devices."""
 
     def init(self, key: Array) -> TrainState:
         """K fresh agents."""
@@ -163,7 +173,7 @@ class BaseTrainer(abc.ABC):
                 are part of the state, so that they can change during training without compiling again.
             tasks: one task per agent, leaves [K, ...], in the place of `config.task`.
         """
-        self.environment, self.recipe, self.config = environment, recipe, config
+        self.environment, self.recipe, self.config, self.layout = environment, recipe, config, config.layout
         self.hyperparameters = check_hyperparameters(hyperparameters, recipe.learning, config.seeds)
         self.tasks = check_tasks(tasks, environment, config.seeds)
         learning = recipe.learning
@@ -207,7 +217,14 @@ class BaseTrainer(abc.ABC):
         return state._replace(hyperparameters={name: state.hyperparameters[name] for name in self.hyperparameters})
 
     def _init(self, key: Array) -> TrainState:
-        return jax.jit(self._initial_state, compiler_options=COMPILE_FAST)(key)
+        layout = self.layout
+        start = layout.jit(self._initial_state, layout.everywhere, self.places, compiler_options=COMPILE_FAST)
+        return start(layout.place(key, layout.everywhere))
+
+    @property
+    def places(self) -> TrainState:
+        """Where the state lies."""
+        return TrainState(lie(self.layout), self.layout.everywhere)
 
     def _initial_state(self, key: Array) -> TrainState:
         life = jax.vmap(self._start)(jax.random.split(key, self.config.seeds), self.hyperparameters, self.tasks)
@@ -227,10 +244,10 @@ class BaseTrainer(abc.ABC):
         return int(state.iteration) * self.steps_per_iteration
 
     def agent(self, state: TrainState, seed: int = 0) -> Agent:
-        return jax.tree.map(lambda x: x[seed], state.life.learner_state.params)
+        return self.layout.local(jax.tree.map(lambda x: x[seed], state.life.learner_state.params))
 
     def task(self, state: TrainState, seed: int = 0) -> PyTree:
-        return jax.tree.map(lambda x: x[seed], state.life.actor.task)
+        return self.layout.local(jax.tree.map(lambda x: x[seed], state.life.actor.task))
 
 
 class CompiledTrainer(BaseTrainer):
@@ -270,7 +287,7 @@ class CompiledTrainer(BaseTrainer):
 
     def resume(self, state: TrainState) -> TrainState:
         """The saved state itself: it holds everything."""
-        return state
+        return self.layout.place(state, self.places)
 
     def reserve(self, seeds: int = 0) -> str:
         """Nothing: everything is on the device."""
@@ -284,10 +301,11 @@ class CompiledTrainer(BaseTrainer):
         # Before the clock starts: the length of chunks adapts to the time of running alone.
         self.compile(state)
         left = self.total_iterations - int(state.iteration)
-        number = max(1, min(self._chunk_size, left, most, MAX_CHUNK))
+        number = from_first(max(1, min(self._chunk_size, left, most, MAX_CHUNK)))  # by its clock; others may be slower
+        given = self._arguments(state, number)
         began = time.perf_counter()
         # JAX returns before the work is done; without waiting, the time of dispatch would be measured.
-        state, metrics = jax.block_until_ready(self._compiled(self.rule_params, self.numbers, state, jnp.int32(number)))
+        state, metrics = jax.block_until_ready(self._compiled(*given))
         self._adapt(number, time.perf_counter() - began)
         return state, {name: np.asarray(values)[:number] for name, values in metrics.items()}
 
@@ -297,7 +315,7 @@ class CompiledTrainer(BaseTrainer):
 
     def flops_per_iteration(self, state: TrainState) -> float:
         """Floating-point operations of one iteration of all seeds, as the compiler counts them (loops are counted once)."""
-        lowered = jax.jit(self._iteration).lower(self.rule_params, self.numbers, state)
+        lowered = jax.jit(self._iteration).lower(*self._arguments(state)[:3])
         cost = lowered.compile().cost_analysis()
         return float((cost[0] if isinstance(cost, list) else cost or {}).get("flops", float("nan")))
 
@@ -311,8 +329,22 @@ class CompiledTrainer(BaseTrainer):
 
     def _compile(self, state: TrainState) -> Any:
         # The number of iterations is an argument and not a shape, so one program serves chunks of every length.
-        chunk = jax.jit(self._chunk, donate_argnames="state")
-        return chunk.lower(self.rule_params, self.numbers, state, jnp.int32(1)).compile(compiler_options=self.compile_options)
+        everywhere, given = self.layout.everywhere, self._arguments(state)
+        wanted = (self._places_of_rule(), everywhere, self.places, everywhere)
+        chunk = self.layout.jit(self._chunk, wanted, (self.places, everywhere), donate_argnums=2)
+        return chunk.lower(*given).compile(compiler_options=self.compile_options)
+
+    def _arguments(self, state: TrainState, number: int = 1) -> tuple[PyTree, dict[str, Array], TrainState, Array]:
+        """What a chunk is called with, where it has to lie: whoever changes agents between chunks need not think of that."""
+        layout, shared = self.layout, (self.numbers, jnp.int32(number))
+        numbers, wanted = layout.place(shared, layout.everywhere)
+        return layout.place(self.rule_params, self._places_of_rule()), numbers, layout.place(state, self.places), wanted
+
+    def _places_of_rule(self) -> PyTree:
+        # A leaf that no agent has to itself is on all devices.
+        layout = self.layout
+        ranks = jax.tree.map(lambda leaf, rank: jnp.ndim(leaf) == rank, self.rule_params, self._ranks)
+        return jax.tree.map(lambda shared: layout.everywhere if shared else layout.members, ranks)
 
     def _chunk(
         self, rule_params: PyTree, numbers: dict[str, Array], state: TrainState, number: Array

@@ -50,7 +50,7 @@ class AroundTrainer:
 
     def __init__(self, inner: Trainer):
         self.inner = inner
-        self.recipe, self.config = inner.recipe, inner.config
+        self.recipe, self.config, self.layout = inner.recipe, inner.config, inner.layout
         self.steps_per_iteration, self.total_iterations = inner.steps_per_iteration, inner.total_iterations
         self.warm_iterations = inner.warm_iterations
         self.check, self.reserve, self.close = inner.check, inner.reserve, inner.close
@@ -59,6 +59,11 @@ class AroundTrainer:
     def environment(self) -> Any:
         """Where the agents live."""
         return self.inner.environment
+
+    @property
+    def places(self) -> PyTree:
+        """Of the inner trainer's state."""
+        return self.inner.places
 
     @property
     def rule_params(self) -> PyTree:

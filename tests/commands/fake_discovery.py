@@ -48,6 +48,9 @@ class FakeDiscoverer:
     def skeleton(self) -> Any:
         return jax.eval_shape(self.init, jax.random.key(0))
 
+    def rule(self, state: FakeState) -> Any:
+        return state.meta_params
+
     def done(self, state: FakeState) -> bool:
         return int(state.steps) >= self.total_steps
 
@@ -92,7 +95,7 @@ class FakeEvaluation:
 def install(replace: Any) -> SimpleNamespace:
     """Put the fakes in place with `replace(name, value)`; what it gives says how they behave."""
     options = SimpleNamespace(bad=(), on_step=lambda step: None)
-    replace("rulax.commands.discover.setup.make_discoverer", lambda *arguments: FakeDiscoverer(*arguments, options))
+    replace("rulax.commands.discover.setup.make_discoverer", lambda *arguments: FakeDiscoverer(*arguments[:4], options))
     replace("rulax.commands.discover.evaluations.FamilyEvaluation", FakeEvaluation)
     replace("rulax.commands.discover.evaluations.measure_baselines", lambda *arguments: (Baselines(0.0, 2.0), 0))
     return options

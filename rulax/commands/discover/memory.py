@@ -18,6 +18,7 @@ from rulax.discovery.population import Family
 from rulax.errors import UserError
 from rulax.files import read_json, write_json
 from rulax.parallel.machine import free_memory
+from rulax.parallel.processes import from_first
 from rulax.text import bytes_text, to_bytes
 
 MEMORY = "memory.json"
@@ -46,7 +47,8 @@ def plan_memory(discoverer: Discoverer, limit_gb: float, folder: Path, say: Say,
         return
     # Not all of what is free: the bound and the prediction are of one meta-gradient's temporary arrays, and there is more than
     # that.
-    limit = int(limit_gb * GB) or int(SHARE * free_memory()) or NO_LIMIT
+    # Of the first process, if there are several: all must make the same plan.
+    limit = from_first(int(limit_gb * GB) or int(SHARE * free_memory()) or NO_LIMIT)
     known: dict[str, Any] = {"limit": limit}
     known |= decide(discoverer, limit, say, phase)
     # Only once it is decided: a run that is refused or stopped in the middle plans anew.

@@ -24,6 +24,7 @@ from rulax.commands.discover.settings import DiscoverConfig, build_discover, who
 from rulax.commands.discover.setup import KIND, PreparedDiscovery, fixed_part, prepare_discovery, saved_discovery
 from rulax.commands.discover.show import as_markdown, as_metadata, card_facts, evaluation_line, show
 from rulax.commands.driver import Clock, Driver, Pace, Stopped, drive, stopped_text
+from rulax.commands.hosts import joined
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.run_folder import at_work
 from rulax.commands.settings import parts_of, read_values
@@ -34,7 +35,8 @@ from rulax.errors import TrainingStopped, UserError
 from rulax.files import write_atomically, write_json
 from rulax.files.reading import blamed
 from rulax.own import shown
-from rulax.records import checkpoint, stages
+from rulax.parallel import processes
+from rulax.records import checkpoint, sharded, stages
 from rulax.records import folder as folders
 from rulax.records.rows import Recorder, RunLog
 from rulax.settings import with_current_names
@@ -48,7 +50,10 @@ MOST_SHOWN = 3  # families in a line of progress
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    show(discover_from(values))
+    with joined(values) as values:
+        run = discover_from(values)
+        if processes.first():
+            show(run)
     return 0
 
 
@@ -102,8 +107,8 @@ def taken_up(folder: Path, values: dict[str, Any], progress: Silent | None) -> t
     with blamed(folder / folders.CONFIG):
         changes = resuming.accept(DiscoverConfig, given, record["settings"] | fixed_part(record), folder)
         config = saved_discovery(record, changes)
-    again = resuming.before_first_checkpoint(folder)
-    found = None if again else checkpoint.load(folder / folders.CHECKPOINT, Facts)
+    again = resuming.before_first_checkpoint(sharded.folder_of_all(folder))
+    found = None if again else sharded.load(folder, Facts)
     facts: dict[str, Any] = {"step": 0} if found is None else found.facts
     missing = stages.missing(folder, stages.OF_DISCOVERY, facts["step"])
     resuming.check_budget(folder, facts["step"], config.steps, "steps" in given, "meta-steps", left=bool(missing))
@@ -118,7 +123,7 @@ def taken_up(folder: Path, values: dict[str, Any], progress: Silent | None) -> t
         write_json(folder / folders.CONFIG, prepared.record)
         state = prepared.discoverer.init(jax.random.key(config.seed))
         return DiscoverJob(prepared, folder, state, first_rows(config), Clock()), progress
-    state = checkpoint.unpack(found, prepared.discoverer.skeleton(), folder / folders.CHECKPOINT)
+    state = sharded.unpack(found, prepared.discoverer, folder / folders.CHECKPOINT)
     with blamed(folder / folders.CHECKPOINT):
         recorder = Recorder(facts["window"], 1, facts["step"], found.pending, make_row)
     checkpoint.settle(found, folder / folders.CHECKPOINT)
@@ -132,7 +137,7 @@ def taken_up(folder: Path, values: dict[str, Any], progress: Silent | None) -> t
     job.log.drop("evaluation", job.evaluated)
     if job.evaluated < 0:
         # The start is yet to be evaluated: the same rule again, since the seed determines it.
-        job.start = prepared.discoverer.init(jax.random.key(config.seed)).meta_params
+        job.start = prepared.discoverer.rule(prepared.discoverer.init(jax.random.key(config.seed)))
     return job, progress
 
 
@@ -184,12 +189,13 @@ class DiscoverJob:
         self.evaluator = Evaluator(prepared, folder)
         self.evaluated = -1  # the meta-step of the last evaluation
         # Evaluated only after the first meta-steps, when it is no longer the rule of the state; a copy, as those consume the state.
-        self.start = jax.tree.map(jnp.copy, state.meta_params)
+        self.start = jax.tree.map(jnp.copy, self.discoverer.rule(state))
         self.bad = 0  # meta-gradients that were left out
         self.results: dict[str, dict[str, Any] | None] = dict.fromkeys(RESULTS)  # `Scores` each
         self.latest: dict[str, Any] = {}  # the last row of meta-steps
         self.title = f"discover {shown(self.config.suite)}".strip()
         self.checkpoint_minutes = self.config.checkpoint_minutes
+        self.keeper = sharded.keeper(folder)
 
     @property
     def step(self) -> int:
@@ -249,7 +255,7 @@ class DiscoverJob:
             self.evaluate(self.start, 0, driver)
         due = self.step > 0 and self.step % self.config.evaluate_every == 0
         if (due or done) and self.evaluated != self.step:
-            self.evaluate(self.state.meta_params, self.step, driver)
+            self.evaluate(self.discoverer.rule(self.state), self.step, driver)
         self.pace.leave_out(self.clock.seconds - before)
 
     def evaluate(self, rule: Any, step: int, driver: Driver) -> None:
@@ -304,8 +310,11 @@ class DiscoverJob:
             "rows": len(self.log.rows),
         }
         self.log.sync()
-        path, pending = self.folder / folders.CHECKPOINT, self.recorder.pending()
-        checkpoint.save(path, self.state, pending, facts, self.config.checkpoints)
+        if self.keeper:
+            self.keeper.save(self.state, self.recorder.pending(), facts)
+        else:
+            path, pending = self.folder / folders.CHECKPOINT, self.recorder.pending()
+            checkpoint.save(path, self.state, pending, facts, self.config.checkpoints)
 
     def conclude(self, finished: bool) -> DiscoveryRun:
         """The run as it stands, with its pictures."""
@@ -321,6 +330,8 @@ class DiscoverJob:
     def close(self) -> None:
         """Its files and environments."""
         self.log.close()
+        if self.keeper:
+            self.keeper.close()
         self.discoverer.close()
         self.evaluator.close()
 

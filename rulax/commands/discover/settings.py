@@ -14,7 +14,7 @@ from rulax.commands.discover.scale import complete, shrink, what_changed
 from rulax.commands.names import split_specs
 from rulax.commands.preset_files import SUITES as FOLDER
 from rulax.commands.preset_files import load_preset, preset_names, read_preset
-from rulax.commands.settings import HOST, Running, assemble, check_suite, read_values
+from rulax.commands.settings import HOST, Running, Spread, assemble, check_suite, read_values
 from rulax.discovery.settings import Discovery
 from rulax.envs.suites import SUITES
 from rulax.errors import UserError
@@ -28,7 +28,7 @@ WHAT = "what to discover"
 
 
 @dataclasses.dataclass(frozen=True)
-class DiscoverConfig(Running):
+class DiscoverConfig(Spread, Running):
     """Discover an update rule; leaves a run folder with the rule, its card, a page and checkpoint."""
 
     suite: str = setting("", WHAT, positional=True, metavar="SUITE")

@@ -25,6 +25,7 @@ from rulax.rules.kinds import KINDS
 if TYPE_CHECKING:
     from rulax.discovery.discover import Discoverer
     from rulax.envs.base import Environment, HostEnvironment
+    from rulax.parallel.mesh import Layout
     from rulax.rules.base import Recipe
     from rulax.rules.pretrained import RuleFile
 
@@ -74,25 +75,34 @@ def prepare_discovery(config: DiscoverConfig) -> PreparedDiscovery:
     if not training:
         raise UserError("discover in which environments? for example: rulax discover grids")
     check_held_out(training, validation)
+    layout = make_layout(training, recipe, settings, config)
     return PreparedDiscovery(
         config,
         recipe,
         sizes,
         training,
         validation,
-        make_discoverer(training, recipe, settings, config),
+        make_discoverer(training, recipe, settings, config, layout),
         make_record(config, recipe, settings, sizes),
     )
 
 
-def make_discoverer(training: Families, recipe: Recipe, settings: Discovery, config: DiscoverConfig) -> Discoverer:
+def make_layout(training: Families, recipe: Recipe, settings: Discovery, config: DiscoverConfig) -> Layout:
+    """On which devices the agents of all families live."""
+    from rulax.envs.base import HostEnvironment
+
+    on_host = any(isinstance(environment, HostEnvironment) for environment in training.values())
+    return build.make_layout(config, {"agents": settings.agents, "streams": recipe.learning.streams}, on_host)
+
+
+def make_discoverer(training: Families, recipe: Recipe, settings: Discovery, config: DiscoverConfig, layout: Layout) -> Discoverer:
     """The machinery of discovery, once it is certain that its parts fit together."""
     from rulax.discovery.discover import Discoverer
     from rulax.discovery.population import Family
 
     with user_errors():
         families = [Family(name, environment, recipe, settings) for name, environment in training.items()]
-        discoverer = Discoverer(families, config.steps, config.most_restarts)
+        discoverer = Discoverer(families, config.steps, config.most_restarts, layout)
         # Traces one whole state: network, rule and environments that do not fit together fail here, before there is a folder.
         discoverer.skeleton()
     return discoverer

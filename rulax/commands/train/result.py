@@ -270,17 +270,17 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
 
 def restore(run: Run) -> tuple[Prepared, Any]:
     """What a run that is only in a folder was built from, and its state."""
-    from rulax.records import checkpoint
+    from rulax.records import sharded
 
     assert run.folder is not None
     # Only here and not in `load`: curve and numbers of such a run can be read without its objects.
     check_own(folders.read_config(run.folder), str(run.folder), *run.own)
     prepared = prepare(run.config, *run.own)
     path = run.folder / folders.CHECKPOINT
-    found = checkpoint.load(path, checkpoint.Facts)
+    found = sharded.load(run.folder, checkpoint.Facts)
     if found.note:
         print(found.note, file=sys.stderr)
-    state = checkpoint.unpack(found, prepared.trainer.skeleton(), path)
+    state = sharded.unpack(found, prepared.trainer, path)
     run.made = found.facts["step"]
     # Agents need the parameters and the environment's description, not the streams that a host trainer has opened.
     prepared.trainer.close()

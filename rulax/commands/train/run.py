@@ -19,6 +19,7 @@ from rulax.agents.base import split
 from rulax.commands import build
 from rulax.commands import resume as resuming
 from rulax.commands.driver import Clock, Driver, Pace, drive, stopped_text
+from rulax.commands.hosts import joined
 from rulax.commands.names import take_options
 from rulax.commands.progress import Silent, Status, make_progress
 from rulax.commands.run_folder import at_work
@@ -48,7 +49,8 @@ from rulax.files.reading import blamed
 from rulax.learning.life import gradient_steps
 from rulax.methods.population import PopulationTrainer
 from rulax.own import shown_with
-from rulax.records import checkpoint, stages
+from rulax.parallel import processes
+from rulax.records import checkpoint, sharded, stages
 from rulax.records import folder as folders
 from rulax.records.population import Turn, keep_turns, write_turns
 from rulax.records.rows import RESTARTS, Recorder, Row, RunLog, Writer
@@ -61,8 +63,10 @@ BAD = {"bad_rewards": "a reward", "bad_gradients": "the gradient", "bad_params":
 
 def command(values: dict[str, Any]) -> int:
     """Entry point of the command line."""
-    run = resume(values) if values.get("resume") else start(build_train(values))
-    show(run)
+    with joined(values) as values:
+        run = resume(values) if values.get("resume") else start(build_train(values))
+        if processes.first():
+            show(run)
     return 0
 
 
@@ -147,7 +151,7 @@ def taken_up(
         changes = resuming.accept(TrainConfig, given, saved_settings(record), folder)
         config = saved_config(record, changes)
     path = folder / folders.CHECKPOINT
-    found = None if resuming.before_first_checkpoint(folder) else checkpoint.load(path, Facts)
+    found = None if resuming.before_first_checkpoint(sharded.folder_of_all(folder)) else sharded.load(folder, Facts)
     # Without this an object of the user's own would be looked up by its name, and found missing or mistaken for something else.
     check_own(record, str(folder), environment, recipe)
     if environment is not None and config.env_options.get("randomise"):
@@ -160,7 +164,7 @@ def taken_up(
     # another run.
     if found and prepared.record["fingerprint"] != found.facts["fingerprint"]:
         raise UserError(f"the checkpoint in {folder} was written by a run with other settings than its {folders.CONFIG}")
-    state = checkpoint.unpack(found, prepared.trainer.skeleton(), path) if found else None
+    state = sharded.unpack(found, prepared.trainer, path) if found else None
     progress = progress or make_progress(config.quiet)
     if note := resuming.what_is_left(folder, made >= config.steps, missing, found is None):
         progress.message(note)
@@ -248,6 +252,7 @@ class TrainJob:
         env = shown_with(self.config.env, self.config.env_options)
         self.title = f"{env} · {shown_with(self.config.rule, self.config.rule_options)}"
         self.checkpoint_minutes = self.config.checkpoint_minutes
+        self.keeper = sharded.keeper(folder)
         self.turns: list[Turn] = keep_turns(folder, recorder.step) if folder and prepared.config.population else []
         self.caller = Caller([*own_callbacks(self.config), *callbacks], self.config.seed, self.config.eval_randomise)
 
@@ -331,8 +336,11 @@ class TrainJob:
             "rows": len(self.log.rows),
         }
         self.log.sync()
-        path, pending = self.folder / folders.CHECKPOINT, self.recorder.pending()
-        checkpoint.save(path, self.state, pending, facts, self.config.checkpoints)
+        if self.keeper:
+            self.keeper.save(self.state, self.recorder.pending(), facts)
+        else:
+            path, pending = self.folder / folders.CHECKPOINT, self.recorder.pending()
+            checkpoint.save(path, self.state, pending, facts, self.config.checkpoints)
 
     def conclude(self, finished: bool) -> Run:
         """The run as it stands; in its folder, the curve, the summary and the page."""
@@ -360,6 +368,8 @@ class TrainJob:
     def close(self) -> None:
         """Files and streams."""
         self.log.close()
+        if self.keeper:
+            self.keeper.close()
         self.trainer.close()
 
     # -- what the user reads ----------------------------------------------------------------------------------------------
@@ -416,7 +426,7 @@ def own_callbacks(config: TrainConfig) -> list[Callback]:
 
 def writers_for(prepared: Prepared, folder: Path | None) -> list[Writer]:
     """Where else every number goes: Weights & Biases, if the user asked for it."""
-    if not prepared.config.wandb:
+    if not prepared.config.wandb or not processes.first():
         return []
     # Only here: the package is optional, and logging in goes over the network.
     from rulax.records.wandb_writer import WandbWriter

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from rulax.commands.names import take_options
 from rulax.commands.preset_files import EXAMPLE, load_preset, merge, read_preset
-from rulax.commands.settings import AGENTS, HostLoop, Running, assemble, check_bounds, read_values
+from rulax.commands.settings import AGENTS, HostLoop, Running, Spread, assemble, check_bounds, read_values
 from rulax.envs.ranges import fold_ranges, ranges_of, write_union
 from rulax.errors import UserError
 from rulax.rules.registry import recommended_steps
@@ -22,7 +22,7 @@ Config = TypeVar("Config", bound="TrainConfig")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainConfig(HostLoop, Running):
+class TrainConfig(HostLoop, Spread, Running):
     """Train agents on an environment; leaves a run folder with a page, metrics and checkpoint."""
 
     env: str = setting("", WHAT, positional=True, metavar="ENV")

@@ -10,6 +10,7 @@ from rulax.commands import build
 from rulax.commands.settings import recorded
 from rulax.commands.train.settings import TUNING, TrainConfig, build_train, check_train
 from rulax.errors import UserError
+from rulax.parallel import processes
 from rulax.records import earlier
 from rulax.records.provenance import fingerprint, how_made
 from rulax.records.wandb_writer import check_wandb
@@ -69,6 +70,8 @@ def prepare(
         )
     changes = None
     if config.population or config.schedule_file:
+        if processes.number() > 1:
+            raise UserError("a population, or a schedule from a file, is for one process: leave --hosts and --coordinator out")
         from rulax.commands.train.population import changing
 
         with build.user_errors():
