@@ -270,7 +270,7 @@ def load(folder: str | Path, env: Any = None, rule: Any = None) -> Run:
 
 def restore(run: Run) -> tuple[Prepared, Any]:
     """What a run that is only in a folder was built from, and its state."""
-    from rulax.records import sharded
+    from rulax.records import checkpoint, sharded
 
     assert run.folder is not None
     # Only here and not in `load`: curve and numbers of such a run can be read without its objects.
