@@ -66,7 +66,7 @@ def measure(rule: str, agents: int, steps: int, address: str, process: int, proc
         began = time.perf_counter()
         state, _ = discoverer.advance(state)
         seconds.append(time.perf_counter() - began)
-    estimate = discoverer._lower(family, discoverer.plans[family.name]).compile().as_text()
+    estimate = discoverer.compiled[family.name].as_text()
     skeleton = discoverer.skeleton()
     alike = jax.tree.map(lambda x: jax.ShapeDtypeStruct((settings.agents, *x.shape), x.dtype), skeleton.meta_params)
     step = discoverer._optimise.lower(skeleton.meta_params, skeleton.optimiser_state, (alike,)).compile().as_text()

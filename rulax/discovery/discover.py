@@ -57,6 +57,7 @@ class Discoverer:
         self.optimiser = make_meta_optimiser(self.settings, total_steps)
         self.plans = {family.name: self._first_plan() for family in families}
         self._programs: list[Programs] | None = None
+        self.compiled: dict[str, Any] = {}  # estimates by family, for whoever asks what they cost
         self._traced: dict[tuple[str, Plan], Any] = {}
         everywhere, places = layout.everywhere, self.places
         grads = tuple(layout.members for _ in families)
@@ -202,6 +203,7 @@ class Discoverer:
             text = f"compiling the meta-step in {listed([family.name for family in self.families])}"
             compiling = functools.partial(together, lambda program: program.compile(), lowered, functools.partial(report, text))
             compiled = self._shares.timed(COMPILING, compiling)() if self._shares else compiling()
+            self.compiled = {family.name: done for family, done in zip(self.families, compiled, strict=True)}
             self._programs = [self._programs_of(family, done) for family, done in zip(self.families, compiled, strict=True)]
             self._traced.clear()
         return self._programs
