@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,13 @@ SEAL, SEALED_BY = "seal", "sealed_by"  # in the metadata of safetensors files: o
 ABANDONED = 24 * 3600  # seconds after which another machine's temporary file counts as left behind
 
 
-def write_atomically(path: Path, content: bytes | str | list[memoryview]) -> None:
+def write_atomically(path: Path, content: bytes | str | list[memoryview], ready: Callable[[], None] = lambda: None) -> None:
     """Write beside the file, then move into place: a crash leaves the old file or the new one, never half of it.
 
-    The content may be in pieces, which saves a copy of the whole.
+    Args:
+        path: of the file.
+        content: all of it, or in pieces, which saves a copy.
+        ready: called when the new file is whole on the disk, before it takes the place of the old one.
     """
     pieces = content if isinstance(content, list) else [content.encode() if isinstance(content, str) else content]
     sweep(path.parent)
@@ -38,6 +42,7 @@ def write_atomically(path: Path, content: bytes | str | list[memoryview]) -> Non
             file.flush()
             # Without it, a power cut after the rename could leave a name with no content behind it.
             os.fsync(file.fileno())
+        ready()
         os.replace(temporary, path)
         sync_folder(path.parent)
     finally:

@@ -59,11 +59,16 @@ def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
 # -- JSON ----------------------------------------------------------------------------------------------------------------------
 
 
-def parse_json(data: bytes | str) -> Any:
-    """The plain values in a JSON text; a ValueError that says in a few words what is wrong with any other."""
+def parse_json(data: bytes | str, finite: bool = True) -> Any:
+    """The plain values in a JSON text; a ValueError that says in a few words what is wrong with any other.
+
+    Args:
+        data: the text.
+        finite: whether all numbers must be; Python also writes those that are not.
+    """
     try:
         text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
-        return plain(json.loads(text, parse_constant=_no_constant))
+        return plain(json.loads(text), finite)
     except UnicodeDecodeError:
         raise ValueError("it is not text in UTF-8") from None
     except json.JSONDecodeError as error:
@@ -97,7 +102,7 @@ def parse_yaml(data: bytes) -> Any:
         raise ValueError(str(error)) from None
 
 
-def plain(value: Any, level: int = 0) -> Any:
+def plain(value: Any, finite: bool = True, level: int = 0) -> Any:
     """A value of the kinds that JSON has, with text for names; a ValueError for any other."""
     if isinstance(value, str):
         try:
@@ -112,15 +117,15 @@ def plain(value: Any, level: int = 0) -> Any:
             raise ValueError(f"it holds a whole number of {value.bit_length()} bits")
         return value
     if isinstance(value, float):
-        if not math.isfinite(value):
+        if finite and not math.isfinite(value):
             raise ValueError("it holds a number that is not finite")
         return value
     if level >= DEEPEST:
         raise ValueError("it is nested too deeply")
     if isinstance(value, list):
-        return [plain(item, level + 1) for item in value]
+        return [plain(item, finite, level + 1) for item in value]
     if isinstance(value, dict):
-        return {_name(name): plain(item, level + 1) for name, item in value.items()}
+        return {_name(name): plain(item, finite, level + 1) for name, item in value.items()}
     raise ValueError(f"it holds a {type(value).__name__}, where only text, numbers, lists and names with values can stand")
 
 
@@ -129,10 +134,6 @@ def _name(value: Any) -> str:
     if not isinstance(value, str | int) or isinstance(value, bool):
         raise ValueError(f"it holds the name {value!r}, which is not text")
     return plain(str(value))
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"it holds {text}, which is not a finite number")
 
 
 def load_json(path: Path, advice: str = "", form: Any = dict[str, Any]) -> dict[str, Any]:

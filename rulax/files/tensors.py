@@ -7,7 +7,7 @@ versions and other programs write, are read as before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,10 @@ class Damaged(ValueError):
     """A file whose content is not what was written, or that is no safetensors file; the message ends a sentence about it."""
 
 
-def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """A sealed safetensors file, replaced as a whole or not at all."""
+def write_tensors(
+    path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str], ready: Callable[[], None] = lambda: None
+) -> None:
+    """A sealed safetensors file, replaced as a whole or not at all; `ready` is that of `write_atomically`."""
     import numpy as np
     from safetensors.numpy import save as serialise
 
@@ -33,7 +35,7 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappi
     contiguous = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in tensors.items()}
     data = serialise(contiguous, {**metadata, SEALED_BY: METHOD, SEAL: BLANK})
     place, view, seal = _place(data, BLANK), memoryview(data), hashlib.sha256(data).hexdigest().encode()
-    write_atomically(path, [view[:place], memoryview(seal), view[place + len(BLANK) :]])
+    write_atomically(path, [view[:place], memoryview(seal), view[place + len(BLANK) :]], ready)
 
 
 def read_tensors(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:

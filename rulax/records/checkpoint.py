@@ -121,9 +121,10 @@ def save(path: Path, state: PyTree, pending: dict[str, np.ndarray], facts: dict[
         keep: how many checkpoints there are to be in all.
     """
     tensors = pack(state) | {f"{PENDING}/{name}": np.asarray(value) for name, value in pending.items()}
-    # Before the new one is in place: at no moment is there less than one whole checkpoint under the usual name.
-    keep_earlier(path, keep)
-    write_tensors(path, tensors, {"rulax": json.dumps({"format": earlier.FORMAT, **facts})})
+    metadata = {"rulax": json.dumps({"format": earlier.FORMAT, **facts})}
+    # Only once the new one is whole: on a full disk no earlier one may go. It is not in place yet, so that at no moment there is
+    # less than one whole checkpoint under the usual name.
+    write_tensors(path, tensors, metadata, ready=lambda: keep_earlier(path, keep))
 
 
 def earlier_one(path: Path, number: int) -> Path:
@@ -177,7 +178,7 @@ def read(path: Path, form: Any = dict[str, Any]) -> Checkpoint:
     """One checkpoint; `Damaged` or a `UserError` if it is not whole."""
     tensors, metadata = read_tensors_of(read_bytes(path, MOST_BYTES))
     try:
-        facts = parse_json(metadata["rulax"])
+        facts = parse_json(metadata["rulax"], finite=False)  # a score that could not be measured
         number = facts.get("format", 1)
         facts = earlier.current_facts(facts)
     except (LookupError, ValueError, AttributeError, TypeError):

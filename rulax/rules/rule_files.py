@@ -120,7 +120,7 @@ def about_of(path: Path) -> dict[str, str]:
 def stated(about: Mapping[str, str], name: str, form: Any, otherwise: Any) -> Any:
     """What a file states as JSON under a name, if it has the form of `misfit`."""
     try:
-        found = reading.parse_json(about[name])
+        found = reading.parse_json(about[name], finite=False)
     except (LookupError, ValueError):
         return otherwise
     return otherwise if reading.misfit(found, form) else found

@@ -74,6 +74,23 @@ def test_the_checkpoint_before_a_damaged_one_is_used(tmp_path) -> None:
         checkpoint.load(path)
 
 
+def test_a_checkpoint_that_cannot_be_written_costs_no_earlier_one(tmp_path, monkeypatch) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    for step in (1, 2):
+        checkpoint.save(path, {"x": jnp.float32(step)}, {}, {"step": step})
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        checkpoint.save(path, {"x": jnp.float32(3)}, {}, {"step": 3})
+    steps = [checkpoint.read(each).facts["step"] for each in (path, *checkpoint.earlier_ones(path))]
+    assert steps == [2, 1]
+
+
+def test_facts_may_say_that_a_score_could_not_be_measured(tmp_path) -> None:
+    path = tmp_path / "checkpoint.safetensors"
+    checkpoint.save(path, {"x": jnp.float32(1)}, {}, {"step": 1, "best": {"returns": {"catch": float("nan")}}})
+    assert np.isnan(checkpoint.load(path).facts["best"]["returns"]["catch"])
+
+
 def test_parameters_that_are_not_finite_are_refused(tmp_path) -> None:
     path = tmp_path / "checkpoint.safetensors"
     best = {"best": jnp.float32(-jnp.inf)}
