@@ -303,20 +303,27 @@ def kills_of(write: int, tally: Tally, draw: random.Random) -> Iterator[Kill]:
     yield Kill(signal=draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]), after=draw.uniform(0.05, tally.seconds))
 
 
-def measure(names: list[str], points: int, seed: int, out: Path, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Kill until each case has its share of the points."""
-    draw, found = random.Random(seed), []
+def measure(names: list[str], points: int, seed: int, out: Path, tell: Callable[[list[Tally]], None]) -> list[Tally]:
+    """Kill until each case has its share of the points; case by case in turns, so that a part of it all says something of each."""
+    draw, share, turn = random.Random(seed), -(-points // len(names)), 0
+    tallies, orders = [], []
     for name in names:
-        tally = Tally(name, out)
-        writes = list(range(1, tally.writes + 1))
-        draw.shuffle(writes)  # so that also where not all are reached, they are from all parts of a run
-        number = 0
-        while tally.points < -(-points // len(names)) and number < 10 * points:
-            tally.folder(number, kills_of(writes[number % len(writes)], tally, draw))
-            number += 1
-        found.append(tally.report())
-        tell(json.dumps(found[-1]))
-    return found
+        tallies.append(Tally(name, out))
+        # In a random order, so that also where not all writes are reached they are from all parts of a run.
+        orders.append(draw.sample(range(1, tallies[-1].writes + 1), tallies[-1].writes))
+    while any(tally.points < share for tally in tallies) and turn < 10 * points:
+        for tally, order in zip(tallies, orders, strict=True):
+            if tally.points < share:
+                tally.folder(turn, kills_of(order[turn % len(order)], tally, draw))
+                tell(tallies)
+        turn += 1
+    return tallies
+
+
+def summary(tallies: list[Tally]) -> dict[str, Any]:
+    """All cases in numbers."""
+    points, faults = sum(tally.points for tally in tallies), sum(len(tally.faults) for tally in tallies)
+    return {"kill_points": points, "faults": faults, "cases": [tally.report() for tally in tallies]}
 
 
 # -- what checkpoints cost -------------------------------------------------------------------------------------------------------
@@ -364,15 +371,18 @@ def main() -> int:
     method_run.MethodJob.checkpoint_minutes = 1e-6
     method_setup.experiments_of = tiny_experiments  # type: ignore[assignment]
     if given.overhead:
-        found = overhead(out)
-        print(json.dumps(found, indent=2))
+        print(json.dumps(overhead(out), indent=2))
         return 0
-    found = measure(given.only, given.points, given.seed, out, lambda line: print(line, flush=True))
-    total, faults = sum(each["kill_points"] for each in found), sum(len(each["faults"]) for each in found)
-    print(f"{total} kill points, {faults} faults")
-    if given.json:
-        given.json.write_text(json.dumps({"kill_points": total, "faults": faults, "cases": found}, indent=2) + "\n")
-    return 1 if faults else 0
+
+    def tell(tallies: list[Tally]) -> None:
+        if given.json:  # after every folder: it may take hours
+            given.json.write_text(json.dumps(summary(tallies), indent=2) + "\n")
+
+    found = summary(measure(given.only, given.points, given.seed, out, tell))
+    for case in found["cases"]:
+        print(json.dumps(case))
+    print(f"{found['kill_points']} kill points, {found['faults']} faults")
+    return 1 if found["faults"] else 0
 
 
 if __name__ == "__main__":
