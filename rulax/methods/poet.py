@@ -15,6 +15,7 @@ empty. How agents learn and are scored is that of `poet_agents.py`, where all pl
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.tasks import mutation_of
+from rulax.errors import UserError
 from rulax.types import Array, PyTree
 
 
@@ -66,17 +68,27 @@ class Poet:
 
     def __post_init__(self) -> None:
         for name in ("capacity", "transfer_every", "reproduce_every", "children", "admitted", "neighbours", "remembered"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"POET's {name} must be at least 1, not {getattr(self, name)}")
+            check_whole("POET's", name, getattr(self, name))
+        for name in ("lowest", "highest", "parents_from", "solved"):
+            if not isinstance(getattr(self, name), numbers.Real):
+                raise UserError(f"POET's {name} is a return, a number, not {getattr(self, name)!r}")
         if self.transfers and not self.inherits:
-            raise ValueError(
+            raise UserError(
                 "POET without inheritance needs to be without transfers too: on admission the best agent of all is taken"
             )
         if self.reproduce_every % self.transfer_every:
             message = f"reproduce_every must be a multiple of transfer_every, {self.transfer_every}, not {self.reproduce_every}"
-            raise ValueError(message)
+            raise UserError(message)
         if self.lowest >= self.highest:
-            raise ValueError(f"the minimal criterion needs lowest < highest, not {self.lowest:g} and {self.highest:g}")
+            raise UserError(f"the minimal criterion needs lowest < highest, not {self.lowest:g} and {self.highest:g}")
+
+
+def check_whole(whose: str, name: str, value: Any) -> None:
+    """Refuse what is no whole number from 1 on."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise UserError(f"{whose} {name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise UserError(f"{whose} {name} must be at least 1, not {value}")
 
 
 @dataclasses.dataclass

@@ -15,7 +15,8 @@ from rulax.agents.base import Agent
 from rulax.agents.distributions import likeliest_choice
 from rulax.agents.gaussian import make_gaussian_agent
 from rulax.discovery.estimators import SIGNS, draw_noise, evolution_gradient
-from rulax.envs.base import Environment
+from rulax.envs.base import Environment, HostEnvironment
+from rulax.envs.tasks import innermost, mutation_of
 from rulax.envs.wrappers import TimeLimit
 from rulax.envs.wrappers import streams as make_streams
 from rulax.errors import UserError
@@ -59,6 +60,9 @@ class CompiledAgents:
     """How agents are scored in a compiled environment, however they learn."""
 
     def __init__(self, environment: Environment, rollouts: int, compile_options: dict[str, Any] | None = None):
+        # From what is wrong altogether to what one option mends.
+        check_compiled(environment)
+        mutation_of(environment)
         self.environment, self.rollouts, self.horizon = environment, rollouts, horizon_of(environment)
         self.compile_options = compile_options  # `COMPILE_FAST` for what runs only for seconds
         self._score = jax.jit(jax.vmap(self._mean_return), compiler_options=compile_options)
@@ -85,6 +89,11 @@ class EvolvedAgents(CompiledAgents):
 
     def __init__(self, environment: Environment, evolving: Evolving, compile_options: dict[str, Any] | None = None):
         super().__init__(environment, evolving.rollouts, compile_options)
+        if not environment.real_dimensions:
+            raise UserError(
+                f"evolved agents act by real numbers, and in {name_of(environment)} an action is a choice: let agents learn by a "
+                "rule there, TrainedAgents(environment, make_rule('ppo'))"
+            )
         self.evolving, self.adam = evolving, self.optimiser()
         self._improve = jax.jit(self._improved, compiler_options=compile_options)
 
@@ -150,11 +159,20 @@ class TrainedAgents(CompiledAgents):
 
     def __init__(self, environment: Environment, recipe: Recipe, rollouts: int = 8, compile_options: dict[str, Any] | None = None):
         super().__init__(environment, rollouts, compile_options)
+        if recipe.learning.replay:
+            raise UserError(
+                "POET's agents move from one environment to another, where what they replay would be of the one before: give "
+                "TrainedAgents a rule that learns from fresh experience alone, such as ppo"
+            )
         # A schedule would end with a run whose length nobody knows.
         self.recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, schedule="constant"))
         self.streams = make_streams(environment, recipe.learning.streams)
         self._trainers: dict[int, tuple[CompiledTrainer, TrainState]] = {}
         self._start = jax.jit(jax.vmap(self._begun))
+        try:
+            jax.eval_shape(self.fresh, jax.random.key(0))
+        except ValueError as error:  # such as a rule that needs one choice per step
+            raise UserError(f"the rule of TrainedAgents does not suit {name_of(environment)}: {error}") from error
 
     def agent(self, members: LearnerState) -> Agent:
         return members.params
@@ -218,6 +236,22 @@ def fallen(schedule: tuple[float, float, float], age: Array) -> Array:
     """A number that falls from its first value by a factor per step, but not below its least."""
     first, least, factor = schedule
     return jnp.maximum(first * factor ** age.astype(jnp.float32), least)
+
+
+def check_compiled(environment: Any) -> None:
+    """Refuse what is no environment that runs inside of JAX."""
+    if isinstance(environment, HostEnvironment):
+        raise UserError(
+            f"{name_of(environment)} steps on the host, and this needs an environment that runs inside of JAX, one with "
+            "reset(task, key) and step(task, state, action, key); on the host there is HostEvolvedAgents (methods/poet_host.py)"
+        )
+    if not isinstance(environment, Environment):
+        raise UserError(f"POET needs an environment that runs inside of JAX, as in make('hurdles'), not {environment!r}")
+
+
+def name_of(environment: Any) -> str:
+    """What errors call an environment."""
+    return type(innermost(environment)).__name__
 
 
 def horizon_of(environment: Environment) -> int:
