@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -63,11 +64,21 @@ class Poet:
     admitted: int = 1  # how many of them may join
     neighbours: int = 5  # by which novelty is measured
     remembered: int = 5  # latest scores of a pair, all of which a newcomer must beat
+    at_once: int = 100  # agents that try tasks at the same time; more of them, capacity x capacity, go in groups of so many
     transfers: bool = True  # without: an agent learns only on the task for which it was copied from its parent
     inherits: bool = True  # without, and without transfers: only on the task for which it was made
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "transfer_every", "reproduce_every", "children", "admitted", "neighbours", "remembered"):
+        for name in (
+            "capacity",
+            "transfer_every",
+            "reproduce_every",
+            "children",
+            "admitted",
+            "neighbours",
+            "remembered",
+            "at_once",
+        ):
             check_whole("POET's", name, getattr(self, name))
         for name in ("lowest", "highest", "parents_from", "solved"):
             if not isinstance(getattr(self, name), numbers.Real):
@@ -273,14 +284,31 @@ class Trailblazer:
 
     def _score(self, members: PyTree, which: np.ndarray, tasks: PyTree, on: np.ndarray, keys: Array) -> np.ndarray:
         """Scores [N] of the members `which` [N] on the tasks `on` [N]; one key for each task."""
-        scores = np.asarray(self.agents.score(rows(members, which), rows(tasks, on), keys[on]), np.float64)
+        scores = self._grouped(
+            lambda part: self.agents.score(rows(members, which[part]), rows(tasks, on[part]), keys[on[part]]), len(on)
+        )
+        scores = np.asarray(scores, np.float64)
         return np.where(np.isnan(scores), -np.inf, scores)
 
     def _tuned(self, sources: np.ndarray, tasks: PyTree, on: np.ndarray, optimisers: PyTree) -> PyTree:
         """The agents of `sources` [N] after one step of learning on the tasks `on` [N], with the optimisers of those there."""
         kept = optimisers if len(sources) == self.poet.capacity else rows(optimisers, on)
-        started = self.agents.transplant(rows(self.members, sources), kept)
-        return self.agents.improve(started, rows(tasks, on), self._key("tune"), 1)
+        key = self._key("tune")
+
+        def tune(part: np.ndarray) -> PyTree:
+            started = self.agents.transplant(rows(self.members, sources[part]), rows(kept, part))
+            return self.agents.improve(started, rows(tasks, on[part]), jax.random.fold_in(key, part[0]) if part[0] else key, 1)
+
+        return self._grouped(tune, len(on))
+
+    def _grouped(self, function: Callable[[np.ndarray], PyTree], number: int) -> PyTree:
+        """What a function of some indices says of all [number]: at once if they are few, else group by group."""
+        most = self.poet.at_once
+        if number <= most:
+            return function(np.arange(number))
+        # Groups of one size, so that one program does; the last index fills the last of them.
+        parts = [function(np.minimum(np.arange(begin, begin + most), number - 1)) for begin in range(0, number, most)]
+        return jax.tree.map(lambda *leaves: jnp.concatenate([jnp.asarray(leaf) for leaf in leaves])[:number], *parts)
 
     def _meets(self, score: float) -> bool:
         return self.poet.lowest <= score <= self.poet.highest

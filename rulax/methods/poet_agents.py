@@ -59,6 +59,8 @@ class Evolved(NamedTuple):
 class CompiledAgents:
     """How agents are scored in a compiled environment, however they learn."""
 
+    steps_each: int  # environment steps of one iteration of learning, of one member
+
     def __init__(self, environment: Environment, rollouts: int, compile_options: dict[str, Any] | None = None):
         # From what is wrong altogether to what one option mends.
         check_compiled(environment)
@@ -95,6 +97,7 @@ class EvolvedAgents(CompiledAgents):
                 "rule there, TrainedAgents(environment, make_rule('ppo'))"
             )
         self.evolving, self.adam = evolving, self.optimiser()
+        self.steps_each = 2 * evolving.pairs * self.horizon
         self._improve = jax.jit(self._improved, compiler_options=compile_options)
 
     def agent(self, members: Evolved) -> Agent:
@@ -167,6 +170,7 @@ class TrainedAgents(CompiledAgents):
         # A schedule would end with a run whose length nobody knows.
         self.recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, schedule="constant"))
         self.streams = make_streams(environment, recipe.learning.streams)
+        self.steps_each = recipe.learning.streams * recipe.learning.unroll
         self._trainers: dict[int, tuple[CompiledTrainer, TrainState]] = {}
         self._start = jax.jit(jax.vmap(self._begun))
         try:
@@ -259,6 +263,9 @@ def horizon_of(environment: Environment) -> int:
     inner = environment
     while not isinstance(inner, TimeLimit):
         if not hasattr(inner, "environment"):
-            raise UserError("POET needs an environment whose episodes have a time limit; give it one with the option limit")
+            raise UserError(
+                "POET needs an environment whose episodes have a time limit: give it one with the option limit, or put "
+                "TimeLimit(environment, steps) of rulax.envs.wrappers around it"
+            )
         inner = inner.environment
     return inner.limit

@@ -133,7 +133,9 @@ def check_schedule_alone(given: Mapping[str, Any]) -> None:
     """Refuse a value of a hyper-parameter that a schedule sets from the first step on: it would have no effect."""
     for name in read_schedule(given["schedule_file"])[0]:
         if name in given or name in given.get("rule_options", {}):
-            raise UserError(f"{given['schedule_file']} is a schedule of {name}, so that another value would have no effect: leave it out")
+            raise UserError(
+                f"{given['schedule_file']} is a schedule of {name}, so that another value would have no effect: leave it out"
+            )
 
 
 def check_train(config: TrainConfig) -> None:
