@@ -6,8 +6,8 @@ python benchmarks/roads.py runs/roads --table --record benchmarks/records/roads.
 
 Every cell is a discovery from the kind's own start, for so many CPU seconds of meta-steps: compilation is not counted. Its score is
 that of fresh agents in the validation families, 0 for an untrained agent and 1 for actor-critic. Agents differ from kind to kind,
-and with them both ends of the scale: compare roads within a kind, not scores of different kinds. PES weighs perturbations by ranks, as
-evolution does; without bias it is by values only. One JSON file per cell, so that a run which was stopped goes on where it was.
+and with them both ends of the scale: compare roads within a kind, not scores of different kinds. PES weighs perturbations by ranks,
+as evolution does; without bias it is by values only. One JSON file per cell, so that a run which was stopped goes on where it was.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Experiment:
 
     def given(self, options: Mapping[str, Any]) -> Experiment:
         """The same with some of its options."""
-        start, check = (functools.partial(function, **options) for function in (self.start, self.check))
+        start, check = functools.partial(self.start, **options), functools.partial(self.check, **options)
         return dataclasses.replace(self, start=start, check=check)
 
     def goal_of(self, suite: Suite) -> float | None:

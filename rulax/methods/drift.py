@@ -77,7 +77,8 @@ class Race:
             key: of the run; agents of all rules begin alike.
             rule_params: of a rule that has some.
         """
-        self.trainer = CompiledTrainer(make(environment), recipe_of(rule), TrainerConfig(agents, steps))
+        made: Any = make(environment)
+        self.trainer = CompiledTrainer(made, recipe_of(rule), TrainerConfig(agents, steps))
         if rule_params is not None:
             self.trainer.rule_params = rule_params
         self.begin = functools.partial(self.trainer.init, jax.random.fold_in(key, zlib.crc32(environment.encode())))

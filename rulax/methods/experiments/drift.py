@@ -8,6 +8,7 @@ import functools
 import jax
 import numpy as np
 
+from rulax.discovery.evaluate import Baselines
 from rulax.evaluation.statistics import interquartile_mean
 from rulax.methods.base import Experiment, Progress, Reference, SeedRun, Suite, Tested
 from rulax.methods.drift import Evolving, Race
@@ -92,8 +93,8 @@ class DriftRun(SeedRun):
         """Scores [K, E]: 0 is the mean return of untrained agents, 1 that of PPO's."""
         columns = []
         for environment in self.setup.environments:
-            low, high = (float(self.returns(each, environment).mean()) for each in (UNTRAINED, PPO))
-            columns.append((self.returns(rule, environment) - low) / (high - low))
+            ends = Baselines(*(float(self.returns(each, environment).mean()) for each in (UNTRAINED, PPO)))
+            columns.append((self.returns(rule, environment) - ends.untrained) / ends.scale)
         return np.stack(columns, -1)
 
 

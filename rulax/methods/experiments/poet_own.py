@@ -11,7 +11,7 @@ from rulax.envs.registry import make
 from rulax.errors import UserError
 from rulax.methods.base import Experiment, Progress, Reference, SeedRun, Suite, Tested
 from rulax.methods.poet import Poet, Trailblazer, stacked
-from rulax.methods.poet_agents import CompiledAgents, EvolvedAgents, Evolving, TrainedAgents
+from rulax.methods.poet_agents import EvolvedAgents, Evolving, TrainedAgents
 from rulax.methods.poet_story import PoetStory, story_of
 from rulax.rules.registry import make_rule
 
@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = {"env": "hurdles", "agents": "ppo", "iterations": 0, "
 }
 
 
-def make_agents(env: str, agents: str) -> CompiledAgents:
+def make_agents(env: str, agents: str) -> EvolvedAgents | TrainedAgents:
     """Agents by evolution, or by a rule of this name."""
     environment: Any = make(env)
     return EvolvedAgents(environment, Evolving()) if agents == EVOLVED else TrainedAgents(environment, make_rule(agents))
