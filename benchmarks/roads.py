@@ -5,8 +5,9 @@ python benchmarks/roads.py runs/roads --table                     # of the cells
 python benchmarks/roads.py runs/roads --table --record benchmarks/records/roads.json    # and all of them in one file
 
 Every cell is a discovery from the kind's own start, for so many CPU seconds of meta-steps: compilation is not counted. Its score is
-that of fresh agents in the validation families, 0 for an untrained agent and 1 for actor-critic. One JSON file per cell, so that a
-run which was stopped goes on where it was.
+that of fresh agents in the validation families, 0 for an untrained agent and 1 for actor-critic. Agents differ from kind to kind,
+and with them both ends of the scale: compare roads within a kind, not scores of different kinds. PES weighs perturbations by ranks,
+as evolution does; without bias it is by values only. One JSON file per cell, so that a run which was stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -72,8 +73,25 @@ def run(kind: str, road: str, seed: int, seconds: float, folder: Path) -> dict[s
     scores = evaluator.evaluate(state.meta_params, best, lambda: False, lambda *_: None)
     assert scores is not None
     cost = Spent.of(prepared, best, 0.0, spent, 0)
-    found = {"kind": kind, "road": road, "seed": seed, "validation": scores.validation_score, "training": scores.training_score}
+    found = {
+        "kind": kind,
+        "road": road,
+        "seed": seed,
+        "seconds": seconds,
+        "validation": scores.validation_score,
+        "training": scores.training_score,
+    }
     return found | {name: getattr(cost, name) for name in ("meta_steps", "agent_updates", "environment_steps", "cpu_seconds")}
+
+
+def wanted(path: Path, seconds: float) -> bool:
+    """Whether a cell is still to be run; one of other seconds stops everything, for a table of both would compare nothing."""
+    if not path.exists():
+        return True
+    found = json.loads(path.read_text()).get("seconds")
+    if found != seconds:
+        raise SystemExit(f"{path} is a cell of {found} seconds, not {seconds:g}: give --seconds {found}, or another folder")
+    return False
 
 
 def read_cells(folder: Path) -> list[dict[str, Any]]:
@@ -116,7 +134,7 @@ def main() -> None:
             baselines.mkdir(exist_ok=True)
             for road in (START, *ROADS):
                 path = chosen.folder / f"{kind}-{road}-{seed}.json"
-                if not path.exists():
+                if wanted(path, chosen.seconds):
                     write_json(path, run(kind, road, seed, chosen.seconds, baselines))
                     print(path.name, path.read_text().replace("\n", " "), flush=True)
                     jax.clear_caches()

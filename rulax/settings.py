@@ -141,7 +141,7 @@ class Learning:
     """Step size at the start."""
     schedule: Literal["constant", "linear", "cosine"] | JsonFile = "constant"
     """How the step size falls to zero: over schedule_steps in training, over the lifetime of each agent in discovery. In training
-    also a file that a population has written, schedule.json: every hyper-parameter in it is followed."""
+    also a file that a population has written, schedule.json, or its run folder: every hyper-parameter in it is followed."""
     schedule_steps: int = setting(0, at_least=0, before=0)
     """Environment steps over which a schedule falls: a shorter run is the start of one of this length. A longer run, and every
     run if it is 0, falls over its own steps."""

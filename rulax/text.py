@@ -11,6 +11,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, Union
 
 from rulax.errors import UserError
@@ -95,7 +96,8 @@ def convert(label: str, hint: Any, value: Any) -> Any:
         return to_float(label, value)
     choices, own_too, file_too = choices_of(hint), OwnPart in typing.get_args(hint), JsonFile in typing.get_args(hint)
     if choices:
-        if file_too and str(value).endswith(".json"):
+        # Or the folder in which such a file is.
+        if file_too and (str(value).endswith(".json") or (value not in choices and Path(str(value)).is_dir())):
             return str(value)
         if value not in choices and not (own_too and is_own(value)):
             more, file = " or your own as file.py:name" if own_too else "", " (or a file that ends in .json)" if file_too else ""

@@ -15,6 +15,7 @@ from rulax.errors import SYNONYMS, UserError, suggestion
 from rulax.settings import check_value
 from rulax.text import convert, literal, to_float, to_int
 
+NO_RANGE = "; or give --population K, which needs no range"
 OF_RULE = "rule."  # in front of an option of the rule
 EXAMPLES = "learning_rate=1e-4:1e-2:log or unroll=8,16,32"
 
@@ -50,8 +51,11 @@ def seed_of_trials(seed: int) -> int:
     return (seed + 1_000_003) % 2**32
 
 
-def join_tuning(parts: Iterable[str]) -> tuple[str, ...]:
-    """`("lr=1", "2", "unroll=8")` -> `("lr=1,2", "unroll=8")`: reading a list of words has split the values at the commas."""
+def join_tuning(parts: Iterable[str], otherwise: str = "") -> tuple[str, ...]:
+    """`("lr=1", "2", "unroll=8")` -> `("lr=1,2", "unroll=8")`: reading a list of words has split the values at the commas.
+
+    `otherwise` ends the sentence about words that are no such thing.
+    """
     joined: list[str] = []
     for part in parts:
         if "=" in part:
@@ -59,7 +63,7 @@ def join_tuning(parts: Iterable[str]) -> tuple[str, ...]:
         elif joined:
             joined[-1] += f",{part}"
         else:
-            raise UserError(f"--tune expects KEY=A,B,C, for example lr=1e-4,3e-4,1e-3, not '{part}'")
+            raise UserError(f"--tune expects KEY=A,B,C, for example lr=1e-4,3e-4,1e-3, not '{part}'{otherwise}")
     return tuple(joined)
 
 
@@ -79,7 +83,7 @@ def read_space(texts: Iterable[str], cls: type, overrides: Collection[str], opti
     for text in texts:
         key, equals, written = text.partition("=")
         if not equals or not key:
-            raise UserError(f"--tune expects KEY=LOW:HIGH or KEY=A,B,C, for example {EXAMPLES}, not '{text}'")
+            raise UserError(f"--tune expects KEY=LOW:HIGH or KEY=A,B,C, for example {EXAMPLES}, not '{text}'{NO_RANGE}")
         if key.startswith(OF_RULE):
             if key in space or key.removeprefix(OF_RULE) in options:
                 raise UserError(f"--tune: {key} is set twice")

@@ -16,7 +16,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from rulax.envs.hurdles import Hurdles, make_ground
+from rulax.envs.adapters.gymnasium import from_gymnasium
+from rulax.envs.base import HostEnvironment
+from rulax.envs.hurdles import Hurdles, make_ground, terrain_of
 from rulax.errors import UserError
 from rulax.types import Array
 
@@ -36,7 +38,7 @@ GRASS, EARTH = (76, 204, 76), (102, 153, 76)
 
 
 class TerrainWalker(BipedalWalker):
-    """A walker that draws a new ground of its task at every reset; the three options are the largest sizes of obstacles."""
+    """A walker that draws a new ground of its task at every reset; the four options are those of `hurdles.terrain_of`."""
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class TerrainWalker(BipedalWalker):
         render_mode: str | None = None,
     ):
         super().__init__(render_mode=render_mode)
-        self.task = np.array([roughness, 0, gap, 0, stump, 0, step] if task is None else task, np.float32)
+        self.task = np.array(terrain_of(roughness, gap, stump, step) if task is None else task, np.float32)
         self.steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -104,3 +106,7 @@ class Walkers:
     def open(self, task: Any) -> TerrainWalker:
         """A walker on one task."""
         return TerrainWalker(task=task)
+
+    def shown(self, task: Any) -> HostEnvironment:
+        """The same as an environment that draws itself, for films."""
+        return from_gymnasium(lambda: TerrainWalker(task=task, render_mode="rgb_array"), name="walker")

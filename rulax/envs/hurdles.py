@@ -25,6 +25,7 @@ import numpy as np
 
 from rulax.envs.base import Environment, Transition
 from rulax.envs.wrappers import Continuous
+from rulax.settings import check_value
 from rulax.types import Array
 
 CELL = 0.25  # length of a piece of the ground
@@ -70,12 +71,13 @@ class Hurdles(Environment):
     Observed are the ground at eight places ahead, the two speeds, the height above the ground, and whether the runner stands on it.
     """
 
+    terrain: tuple[float, ...] = (0.0,) * len(NAMES)  # the default task
     num_actions = 2  # dimensions of an action
     observation = jax.ShapeDtypeStruct((len(LIDAR) + 4,), jnp.float32)
 
     def default_task(self) -> Array:
-        """Flat ground."""
-        return jnp.zeros(len(NAMES), jnp.float32)
+        """Flat ground, unless another one was asked for."""
+        return jnp.array(self.terrain, jnp.float32)
 
     def sample_task(self, key: Array) -> Array:
         """Ranges between nothing and half of the largest obstacles."""
@@ -121,9 +123,18 @@ class Hurdles(Environment):
         return state, Transition(observe(state), reward, fell | (x_next >= LENGTH), jnp.bool_(False))
 
 
-def hurdles() -> Continuous:
-    """Hurdles for agents that act by real numbers, or by a choice of pushes and jumps."""
-    return Continuous(Hurdles())
+def hurdles(roughness: float = 0.0, gap: float = 0.0, stump: float = 0.0, step: float = 0.0) -> Continuous:
+    """Hurdles for agents that act by real numbers, or by a choice of pushes and jumps; on flat ground, or as `terrain_of`."""
+    return Continuous(Hurdles(terrain_of(roughness, gap, stump, step)))
+
+
+def terrain_of(roughness: float = 0.0, gap: float = 0.0, stump: float = 0.0, step: float = 0.0) -> tuple[float, ...]:
+    """The task with obstacles of any size up to these."""
+    largest = {"roughness": ROUGHEST} | {name: obstacle.largest for name, obstacle in OBSTACLES.items()}
+    given = {"roughness": roughness, "gap": gap, "stump": stump, "step": step}
+    for name, size in given.items():
+        check_value(name, size, {"at_least": 0, "at_most": largest[name]})
+    return (roughness, *(end for name in OBSTACLES for end in (0.0, given[name])))
 
 
 def move_range(ends: Array, obstacle: Obstacle, key: Array) -> Array:

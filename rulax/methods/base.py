@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -95,6 +96,13 @@ class Experiment:
     higher_is_better: bool = True
     minutes: float = 1.0  # one seed of the full suite on two cores
     unavailable: Callable[[], str | None] = lambda: None  # the reason why it cannot run here, such as a missing file; else None
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # keyword arguments of `start` and `check`, with defaults
+    check: Callable[..., None] = lambda **options: None  # raises where options cannot be, before anything is written
+
+    def given(self, options: Mapping[str, Any]) -> Experiment:
+        """The same with some of its options."""
+        start, check = functools.partial(self.start, **options), functools.partial(self.check, **options)
+        return dataclasses.replace(self, start=start, check=check)
 
     def goal_of(self, suite: Suite) -> float | None:
         """The goal of a suite, if it has one."""

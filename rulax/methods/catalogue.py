@@ -18,6 +18,8 @@ METHODS = {
     "unsupervised": "tasks that an environment makes of itself, for MAML and for RL² (Gupta et al. 2018)",
     "domain_randomisation": "one policy for a range of dynamics, drawn for every episode (Packer et al. 2018)",
     "episodic_control": "tables of what followed, so that one good episode is enough (Blundell et al. 2016; Pritzel et al. 2017)",
+    "lpg": "an update rule without a value function, found from random weights by back-propagation (Oh et al. 2020)",
+    "drift": "what keeps a proximal rule near its data: DPO's closed form, and a drift that is evolved here (Lu et al. 2022)",
     "epg": "a loss network, evolved over whole lives of agents that learn by it (Houthooft et al. 2018)",
     "pbt": "agents that learn side by side; bad ones go on as copies of good ones, with other settings (Jaderberg et al. 2017)",
     "poet": "environments and agents that make each other harder and better (Wang et al. 2019)",

@@ -15,6 +15,8 @@ empty. How agents learn and are scored is that of `poet_agents.py`, where all pl
 from __future__ import annotations
 
 import dataclasses
+import numbers
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -22,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rulax.envs.tasks import mutation_of
+from rulax.errors import UserError
 from rulax.types import Array, PyTree
 
 
@@ -61,22 +64,42 @@ class Poet:
     admitted: int = 1  # how many of them may join
     neighbours: int = 5  # by which novelty is measured
     remembered: int = 5  # latest scores of a pair, all of which a newcomer must beat
+    at_once: int = 100  # agents that try tasks at the same time; more of them, capacity x capacity, go in groups of so many
     transfers: bool = True  # without: an agent learns only on the task for which it was copied from its parent
     inherits: bool = True  # without, and without transfers: only on the task for which it was made
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "transfer_every", "reproduce_every", "children", "admitted", "neighbours", "remembered"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"POET's {name} must be at least 1, not {getattr(self, name)}")
+        for name in (
+            "capacity",
+            "transfer_every",
+            "reproduce_every",
+            "children",
+            "admitted",
+            "neighbours",
+            "remembered",
+            "at_once",
+        ):
+            check_whole("POET's", name, getattr(self, name))
+        for name in ("lowest", "highest", "parents_from", "solved"):
+            if not isinstance(getattr(self, name), numbers.Real):
+                raise UserError(f"POET's {name} is a return, a number, not {getattr(self, name)!r}")
         if self.transfers and not self.inherits:
-            raise ValueError(
+            raise UserError(
                 "POET without inheritance needs to be without transfers too: on admission the best agent of all is taken"
             )
         if self.reproduce_every % self.transfer_every:
             message = f"reproduce_every must be a multiple of transfer_every, {self.transfer_every}, not {self.reproduce_every}"
-            raise ValueError(message)
+            raise UserError(message)
         if self.lowest >= self.highest:
-            raise ValueError(f"the minimal criterion needs lowest < highest, not {self.lowest:g} and {self.highest:g}")
+            raise UserError(f"the minimal criterion needs lowest < highest, not {self.lowest:g} and {self.highest:g}")
+
+
+def check_whole(whose: str, name: str, value: Any) -> None:
+    """Refuse what is no whole number from 1 on."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+        raise UserError(f"{whose} {name} must be a whole number, not {value!r}")
+    if value < 1:
+        raise UserError(f"{whose} {name} must be at least 1, not {value}")
 
 
 @dataclasses.dataclass
@@ -261,14 +284,31 @@ class Trailblazer:
 
     def _score(self, members: PyTree, which: np.ndarray, tasks: PyTree, on: np.ndarray, keys: Array) -> np.ndarray:
         """Scores [N] of the members `which` [N] on the tasks `on` [N]; one key for each task."""
-        scores = np.asarray(self.agents.score(rows(members, which), rows(tasks, on), keys[on]), np.float64)
+        scores = self._grouped(
+            lambda part: self.agents.score(rows(members, which[part]), rows(tasks, on[part]), keys[on[part]]), len(on)
+        )
+        scores = np.asarray(scores, np.float64)
         return np.where(np.isnan(scores), -np.inf, scores)
 
     def _tuned(self, sources: np.ndarray, tasks: PyTree, on: np.ndarray, optimisers: PyTree) -> PyTree:
         """The agents of `sources` [N] after one step of learning on the tasks `on` [N], with the optimisers of those there."""
         kept = optimisers if len(sources) == self.poet.capacity else rows(optimisers, on)
-        started = self.agents.transplant(rows(self.members, sources), kept)
-        return self.agents.improve(started, rows(tasks, on), self._key("tune"), 1)
+        key = self._key("tune")
+
+        def tune(part: np.ndarray) -> PyTree:
+            started = self.agents.transplant(rows(self.members, sources[part]), rows(kept, part))
+            return self.agents.improve(started, rows(tasks, on[part]), jax.random.fold_in(key, part[0]) if part[0] else key, 1)
+
+        return self._grouped(tune, len(on))
+
+    def _grouped(self, function: Callable[[np.ndarray], PyTree], number: int) -> PyTree:
+        """What a function of some indices says of all [number]: at once if they are few, else group by group."""
+        most = self.poet.at_once
+        if number <= most:
+            return function(np.arange(number))
+        # Groups of one size, so that one program does; the last index fills the last of them.
+        parts = [function(np.minimum(np.arange(begin, begin + most), number - 1)) for begin in range(0, number, most)]
+        return jax.tree.map(lambda *leaves: jnp.concatenate([jnp.asarray(leaf) for leaf in leaves])[:number], *parts)
 
     def _meets(self, score: float) -> bool:
         return self.poet.lowest <= score <= self.poet.highest

@@ -15,7 +15,8 @@ from rulax.agents.base import Agent
 from rulax.agents.distributions import likeliest_choice
 from rulax.agents.gaussian import make_gaussian_agent
 from rulax.discovery.estimators import SIGNS, draw_noise, evolution_gradient
-from rulax.envs.base import Environment
+from rulax.envs.base import Environment, HostEnvironment
+from rulax.envs.tasks import innermost, mutation_of
 from rulax.envs.wrappers import TimeLimit
 from rulax.envs.wrappers import streams as make_streams
 from rulax.errors import UserError
@@ -58,7 +59,12 @@ class Evolved(NamedTuple):
 class CompiledAgents:
     """How agents are scored in a compiled environment, however they learn."""
 
+    steps_each: int  # environment steps of one iteration of learning, of one member
+
     def __init__(self, environment: Environment, rollouts: int, compile_options: dict[str, Any] | None = None):
+        # From what is wrong altogether to what one option mends.
+        check_compiled(environment)
+        mutation_of(environment)
         self.environment, self.rollouts, self.horizon = environment, rollouts, horizon_of(environment)
         self.compile_options = compile_options  # `COMPILE_FAST` for what runs only for seconds
         self._score = jax.jit(jax.vmap(self._mean_return), compiler_options=compile_options)
@@ -85,7 +91,13 @@ class EvolvedAgents(CompiledAgents):
 
     def __init__(self, environment: Environment, evolving: Evolving, compile_options: dict[str, Any] | None = None):
         super().__init__(environment, evolving.rollouts, compile_options)
+        if not environment.real_dimensions:
+            raise UserError(
+                f"evolved agents act by real numbers, and in {name_of(environment)} an action is a choice: let agents learn by a "
+                "rule there, TrainedAgents(environment, make_rule('ppo'))"
+            )
         self.evolving, self.adam = evolving, self.optimiser()
+        self.steps_each = 2 * evolving.pairs * self.horizon
         self._improve = jax.jit(self._improved, compiler_options=compile_options)
 
     def agent(self, members: Evolved) -> Agent:
@@ -150,11 +162,21 @@ class TrainedAgents(CompiledAgents):
 
     def __init__(self, environment: Environment, recipe: Recipe, rollouts: int = 8, compile_options: dict[str, Any] | None = None):
         super().__init__(environment, rollouts, compile_options)
+        if recipe.learning.replay:
+            raise UserError(
+                "POET's agents move from one environment to another, where what they replay would be of the one before: give "
+                "TrainedAgents a rule that learns from fresh experience alone, such as ppo"
+            )
         # A schedule would end with a run whose length nobody knows.
         self.recipe = recipe._replace(learning=dataclasses.replace(recipe.learning, schedule="constant"))
         self.streams = make_streams(environment, recipe.learning.streams)
+        self.steps_each = recipe.learning.streams * recipe.learning.unroll
         self._trainers: dict[int, tuple[CompiledTrainer, TrainState]] = {}
         self._start = jax.jit(jax.vmap(self._begun))
+        try:
+            jax.eval_shape(self.fresh, jax.random.key(0))
+        except ValueError as error:  # such as a rule that needs one choice per step
+            raise UserError(f"the rule of TrainedAgents does not suit {name_of(environment)}: {error}") from error
 
     def agent(self, members: LearnerState) -> Agent:
         return members.params
@@ -220,11 +242,30 @@ def fallen(schedule: tuple[float, float, float], age: Array) -> Array:
     return jnp.maximum(first * factor ** age.astype(jnp.float32), least)
 
 
+def check_compiled(environment: Any) -> None:
+    """Refuse what is no environment that runs inside of JAX."""
+    if isinstance(environment, HostEnvironment):
+        raise UserError(
+            f"{name_of(environment)} steps on the host, and this needs an environment that runs inside of JAX, one with "
+            "reset(task, key) and step(task, state, action, key); on the host there is HostEvolvedAgents (methods/poet_host.py)"
+        )
+    if not isinstance(environment, Environment):
+        raise UserError(f"POET needs an environment that runs inside of JAX, as in make('hurdles'), not {environment!r}")
+
+
+def name_of(environment: Any) -> str:
+    """What errors call an environment."""
+    return type(innermost(environment)).__name__
+
+
 def horizon_of(environment: Environment) -> int:
     """The time limit of an environment, which fixed-length episodes need."""
     inner = environment
     while not isinstance(inner, TimeLimit):
         if not hasattr(inner, "environment"):
-            raise UserError("POET needs an environment whose episodes have a time limit; give it one with the option limit")
+            raise UserError(
+                "POET needs an environment whose episodes have a time limit: give it one with the option limit, or put "
+                "TimeLimit(environment, steps) of rulax.envs.wrappers around it"
+            )
         inner = inner.environment
     return inner.limit

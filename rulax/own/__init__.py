@@ -127,6 +127,8 @@ def import_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
+        if isinstance(error, UserError):  # says already what is wrong and what to do, such as which package is missing
+            raise
         raise _cannot_import(path, error) from error
     return module
 
@@ -142,6 +144,8 @@ def import_module(name: str) -> ModuleType:
         if error.name is not None and name.startswith(error.name):
             raise NoSuchModule(f"there is no module '{name}'; a file is written with its ending, as in {name}.py:name") from error
         raise _cannot_import(name, error) from error
+    except UserError:  # says already what is wrong and what to do, such as which package is missing
+        raise
     except Exception as error:
         raise _cannot_import(name, error) from error
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from rulax.evaluation.playing import play
+from rulax.evaluation.playing import Moment, play
 from rulax.methods.poet_story import Branch, PoetStory, Story
 from rulax.report.blocks import Block, CellValue, Curves, Fact, Facts, Line, Picture, Table
 from rulax.report.film import Film
@@ -18,6 +19,7 @@ from rulax.report.page import Page
 from rulax.report.plot import INK, LINE, MUTED, tidy
 
 MOST_FILMS, FILM_BYTES, FILM_SEED = 4, 600_000, 5
+MOST_MOMENTS = 250  # of a film: the walker's episodes last up to 1600 steps
 GREEN, AMBER, GREY = "#2a7f62", "#d97706", "#a3adb8"
 
 
@@ -65,21 +67,27 @@ def solved_over_time(run: Story) -> tuple[list[int], list[int]]:
 
 
 def films(story: PoetStory) -> list[Block]:
-    """Episodes of the first run's best agents, in the hardest environments that were solved."""
-    ranked = sorted(
-        (branch for branch in story.runs[0].branches if branch.solved is not None and branch.agent is not None),
-        key=lambda branch: (is_beyond(story, branch), branch.difficulty),
-        reverse=True,
-    )
+    """Episodes of the first run's best agents, in the hardest environments that were solved; in any where none was."""
+    tried = [branch for branch in story.runs[0].branches if branch.agent is not None]
+    solved = [branch for branch in tried if branch.solved is not None]
+    ranked = sorted(solved or tried, key=lambda branch: (is_beyond(story, branch), branch.difficulty), reverse=True)
     found: list[Block] = []
     for branch in ranked[:MOST_FILMS]:
         agent = jax.tree.map(jax.numpy.asarray, branch.agent)
-        film = Film(play(agent, story.environment, jax.random.key(FILM_SEED), task=branch.given), fps=20)
+        film = Film(played(story.environment, agent, branch.given), fps=20, most=MOST_MOMENTS)
         source = f"data:image/gif;base64,{base64.b64encode(film.gif(FILM_BYTES)).decode()}"
         direct = f" Direct ES reaches {branch.direct:.0f} here." if branch.direct is not None else ""
         words = f"Its best agent, which came from environment {branch.solver}. {film.said()}{direct}"
         found.append(Picture(f"Environment {branch.number} at play", source, words, words))
     return found
+
+
+def played(environment: Any, agent: Any, task: Any) -> Iterator[Moment]:
+    """An episode on one task; an environment on the host is made for it."""
+    key = jax.random.key(FILM_SEED)
+    if hasattr(environment, "shown"):
+        return play(agent, environment.shown(task), key)
+    return play(agent, environment, key, task=task)
 
 
 def table(story: PoetStory, run: Story) -> Table:

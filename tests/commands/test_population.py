@@ -67,7 +67,7 @@ def test_a_population_leaves_its_turns_its_schedule_and_a_page_and_goes_on_exact
     # What was found is what its file says, and others can be trained by it.
     found = json.loads((tmp_path / "whole" / folders.SCHEDULE).read_text())
     assert found["points"] == whole.schedule
-    replay = rulax.train(ENV, steps=20 * SIZE, seeds=2, schedule=tmp_path / "whole" / folders.SCHEDULE, **SMALL)
+    replay = rulax.train(ENV, steps=20 * SIZE, seeds=2, schedule=tmp_path / "whole", **SMALL)  # the folder stands for its file
     for row in replay.rows:
         point = [each for each in whole.schedule if each["step"] < row["step"]][-1]
         assert {name: row[name] for name in POPULATION["tune"]} == pytest.approx({name: point[name] for name in POPULATION["tune"]})
@@ -156,8 +156,14 @@ def test_gymnasiums_cartpole_has_populations_too(tmp_path, begun):
         ({"population": 4, "tune": ["lr"], "seeds": 3}, "a population is one run of --population agents"),
         ({"population": 4, "tune": ["lr"], "task": "random"}, "need the same task"),
         ({"population": 4, "tune": ["lr"], "rule": "mfec"}, "rule 'mfec' has no hyper-parameter that could change during a run"),
+        ({"population": -3, "tune": ["lr"]}, "population must not be negative, not -3"),
+        (
+            {"population": 4, "tune": ["lr"], "exploit_every": 100},
+            "its first turn after 100 steps, and the whole run has 100: lower",
+        ),
         ({"exploit": "tournament"}, "exploit is for a population"),
-        ({"schedule": "gone.json"}, "gone.json cannot be read"),
+        ({"schedule": "gone.json"}, "^gone.json cannot be read: No such file or directory; a population writes one"),
+        ({"schedule": "."}, "^schedule.json cannot be read: No such file or directory"),
         ({"schedule": "soon"}, r"expects one of constant, linear, cosine, not 'soon' \(or a file that ends in .json\)"),
     ],
 )
@@ -183,11 +189,23 @@ def test_a_schedule_that_cannot_be_followed_is_refused(tmp_path, content, senten
         rulax.train(ENV, steps=100, schedule=path, **SMALL)
 
 
+def test_a_value_beside_a_schedule_of_the_same_is_refused(tmp_path):
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps({"kind": "schedule", "points": [{"step": 0, "learning_rate": 0.1, "discount": 0.9}]}))
+    for given in ({"learning_rate": 0.2}, {"rule_options": {"discount": 0.5}}):
+        with pytest.raises(
+            UserError, match=f"is a schedule of {next(iter(given)) if 'rule' not in str(given) else 'discount'}, so"
+        ):
+            rulax.train(ENV, steps=100, schedule=path, **SMALL | given)
+
+
 def test_the_commands_that_do_not_change_settings_say_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["compare", "catch", "--rules", "ppo", "--schedule", "some.json"]) == 2
     assert main(["tune", "catch", "--population", "4", "--tune", "learning_rate=1e-3:1e-2"]) == 2
     assert main(["train", "catch", "--population", "4", "--tune", "learning_rate", "--trials", "3"]) == 2
+    assert main(["train", "catch", "--tune", "learning_rate"]) == 2
     said = capsys.readouterr().err.splitlines()
     assert ["only rulax train follows" in said[0], "a search for settings trains with fixed ones" in said[1]] == [True, True]
     assert "--trials is for a search for settings" in said[2]
+    assert said[3].endswith("not 'learning_rate'; or give --population K, which needs no range")

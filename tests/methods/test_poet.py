@@ -11,6 +11,7 @@ import pytest
 from rulax.discovery.estimators import Problem, evolution
 from rulax.envs import make
 from rulax.envs.catch import Catch
+from rulax.envs.hurdles import Hurdles
 from rulax.envs.tasks import finite_set, mutable, mutation_of
 from rulax.errors import UserError
 from rulax.learning.train import COMPILE_FAST
@@ -18,6 +19,9 @@ from rulax.methods.poet import Poet, Trailblazer, best_candidates, novelty, rows
 from rulax.methods.poet_agents import Evolved, EvolvedAgents, Evolving, TrainedAgents, horizon_of
 from rulax.rules.base import Recipe
 from rulax.rules.ppo import LEARNING, NETWORK, ppo
+from rulax.rules.registry import make_rule
+
+from ..learning.environments import Flicker
 
 
 class Skill(NamedTuple):
@@ -203,6 +207,26 @@ def test_without_inheritance_every_child_begins_anew():
     assert child.origin == child.number
 
 
+def test_many_proposals_go_in_groups_and_change_nothing(trail):
+    """Plane's steps draw nothing, so that groups of 5 of the 16 proposals say what all of them at once do."""
+    grouped = run(dataclasses.replace(SMALL, at_once=5), 16)
+    np.testing.assert_allclose(grouped.members.point, trail.members.point, rtol=1e-6)
+    assert [move[:4] for move in grouped.transfers] == [move[:4] for move in trail.transfers]
+
+
+def test_proposals_of_different_groups_draw_different_numbers():
+    seen = []
+
+    class Noisy(Plane):
+        def improve(self, members, tasks, key, iterations):
+            seen.append(jax.random.key_data(key).tolist())
+            return members
+
+    trail = Trailblazer(Noisy(), dataclasses.replace(SMALL, at_once=6), jax.random.key(0))
+    trail._tuned(np.arange(16) // 4, trail.tasks, np.arange(16) % 4, trail.members)
+    assert len(seen) == len({tuple(key) for key in seen}) == 3
+
+
 def test_a_key_determines_everything(trail):
     again = run(SMALL, 16)
     np.testing.assert_array_equal(again.members.point, trail.members.point)
@@ -307,6 +331,9 @@ def test_transplanted_agents_learn_with_the_optimisers_of_others(by_ppo):
         ({"capacity": 0}, "POET's capacity must be at least 1, not 0"),
         ({"inherits": False}, "POET without inheritance needs to be without transfers too"),
         ({"children": -1}, "POET's children must be at least 1, not -1"),
+        ({"capacity": 2.5}, "POET's capacity must be a whole number, not 2.5"),
+        ({"capacity": "a"}, "POET's capacity must be a whole number, not 'a'"),
+        ({"solved": "a"}, "POET's solved is a return, a number, not 'a'"),
         ({"transfer_every": 20}, "reproduce_every must be a multiple of transfer_every, 20, not 50"),
         ({"lowest": 300.0}, "the minimal criterion needs lowest < highest, not 300 and 270"),
     ],
@@ -333,6 +360,24 @@ def test_a_mutation_from_outside_comes_first():
     twice = lambda task, key: 2 * task  # noqa: E731
     assert mutation_of(mutable(make("hurdles"), twice)) is twice
     assert mutation_of(mutable(Catch(), twice)) is twice
+
+
+@pytest.mark.parametrize(
+    ("make_agents", "sentence"),
+    [
+        # What is wrong altogether comes before what one option mends.
+        (lambda: EvolvedAgents(make("catch"), Evolving()), "Catch cannot mutate its tasks: give it a method mutate"),
+        (lambda: EvolvedAgents("hurdles", Evolving()), "that runs inside of JAX, as in make.'hurdles'., not 'hurdles'"),
+        (lambda: EvolvedAgents(Flicker(), Evolving()), "Flicker steps on the host, .* there is HostEvolvedAgents"),
+        (lambda: EvolvedAgents(make("hurdles", bins=5), Evolving()), "act by real numbers, and in Hurdles an action is a choice"),
+        (lambda: TrainedAgents(make("hurdles"), make_rule("dqn")), "what they replay would be of the one before"),
+        (lambda: TrainedAgents(make("hurdles"), make_rule("mfec")), "does not suit Hurdles: mfec keeps a table per action"),
+        (lambda: EvolvedAgents(Hurdles(), Evolving()), "time limit"),
+    ],
+)
+def test_agents_that_cannot_learn_there_are_refused_in_one_sentence(make_agents, sentence):
+    with pytest.raises(UserError, match=sentence):
+        make_agents()
 
 
 def test_episodes_need_a_time_limit():

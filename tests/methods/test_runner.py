@@ -287,6 +287,35 @@ def test_the_common_axis():
     assert math.isnan(score(1.0, 1.0, 1.0))
 
 
+def refuse_nine(size=1, word=""):
+    if size == 9:
+        raise UserError("nine is too many")
+
+
+def test_an_experiment_gets_the_options_that_it_has(tmp_path, monkeypatch, capsys):
+    given = []
+
+    def start(suite, seed, size=1, word="none"):
+        given.append((size, word))
+        return Known(suite, seed)
+
+    able = dataclasses.replace(experiment(), start=start, options={"size": 1, "word": "none"}, check=refuse_nine)
+    monkeypatch.setattr(setup, "experiments_of", lambda name: (able, experiment("more")))
+    out = tmp_path / "out"
+    words = ["method", "toy", "--experiment", "numbers", "--seeds", "1"]
+    assert main([*words, "--options", "size=3", "word=w", "--out", str(out)]) == 1
+    assert given == [(3, "w")]  # as the defaults are: a number and a word
+    assert json.loads((out / "config.json").read_text())["settings"]["options"] == {"size": 3, "word": "w"}
+    for option, sentence in {"sise=3": "did you mean 'size'", "size=9": "nine is too many", "size=x": "size expects"}.items():
+        assert main([*words, "--options", option, "--out", str(tmp_path / "no")]) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(["method", "toy", "--experiment", "more", "--options", "size=3"]) == 2
+    assert "toy more has no option 'size'; --experiment numbers has" in capsys.readouterr().err
+    assert main(["method", "all", "--options", "size=3"]) == 2
+    assert "with `all` leave them out" in capsys.readouterr().err
+    assert not (tmp_path / "no").exists()
+
+
 def test_a_chunk_without_a_meta_update_can_be_shown(tmp_path, capsys, monkeypatch):
     """The first chunk may end before the first meta-update: then nothing is known of the total either."""
 

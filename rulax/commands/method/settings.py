@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from rulax.commands.settings import LARGEST_SEED, Resumable
 from rulax.settings import setting
@@ -22,6 +22,8 @@ class MethodConfig(Resumable):
     """One experiment of the method [default: all of its experiments]."""
     suite: Literal["quick", "full"] = setting("full", WHAT)
     """Sizes and goals: quick takes seconds to a minute per experiment, full minutes."""
+    options: dict[str, Any] = setting(dict, WHAT, metavar="KEY=VALUE")
+    """Options of the experiment, where it has some, for example env=mine.py:Terrain agents=ppo of poet's experiment own."""
     seeds: int = setting(3, WHAT, at_least=1)
     """How often each experiment is repeated from scratch; all seeds are reported."""
     seed: int = setting(0, WHAT, at_least=0, at_most=LARGEST_SEED)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rulax import own
 from rulax.commands import resume as resuming
+from rulax.commands.build import start_jax, user_errors
 from rulax.commands.method.settings import MethodConfig
 from rulax.commands.settings import assemble, configured, read_values, recorded
 from rulax.errors import UserError, suggestion
@@ -15,6 +17,7 @@ from rulax.methods.base import Experiment
 from rulax.methods.catalogue import METHODS, experiments_of
 from rulax.records import folder as folders
 from rulax.records.provenance import how_made
+from rulax.text import convert_like
 
 KIND = "method"
 QUICK_MINUTES = 3  # of one seed of the full suite
@@ -23,8 +26,13 @@ QUICK_MINUTES = 3  # of one seed of the full suite
 def fresh(values: dict[str, Any]) -> tuple[MethodConfig, dict[str, Any]]:
     """A new configuration and what its config.json will say, once it is certain that everything named exists."""
     config = configured(MethodConfig, values)
-    # Only for its errors, before a folder is made for something that cannot run.
-    chosen(config)
+    # Only for their errors, before a folder is made for something that cannot run.
+    experiments = chosen(config)
+    if config.options:
+        start_jax(config.platform)  # an environment that is made may already need it
+        with user_errors():
+            for experiment in experiments:
+                experiment.check()
     folders.check_free(config.out)
     return config, how_made(KIND, recorded(config, "platform"))
 
@@ -47,6 +55,8 @@ def chosen(config: MethodConfig) -> list[Experiment]:
     if name == "all":
         if config.experiment:
             raise UserError("--experiment names one experiment of one method; with `all` leave it out")
+        if config.options:
+            raise UserError("--options are of one experiment of one method; with `all` leave them out")
         every = [experiment for method in METHODS for experiment in experiments_of(method)]
         return every if config.suite == "full" else [each for each in every if is_quick(each)]
     if name not in METHODS and not own.is_own(name):
@@ -65,7 +75,24 @@ def chosen(config: MethodConfig) -> list[Experiment]:
         names = [experiment.name for experiment in experiments]
         hint = suggestion(config.experiment, names)
         raise UserError(f"{name} has no experiment '{config.experiment}'{hint}; it has {', '.join(names)}")
-    return found
+    return [with_options(each, config.options, experiments) for each in found]
+
+
+def with_options(experiment: Experiment, options: Mapping[str, Any], others: Iterable[Experiment]) -> Experiment:
+    """An experiment with what the user says of its options; `others` are those of its method, one of which may be meant."""
+    for option in options:
+        if option not in experiment.options:
+            meant = [each.name for each in others if option in each.options]
+            hint = f"; --experiment {meant[0]} has" if meant else suggestion(option, experiment.options, listed(experiment))
+            raise UserError(f"{experiment.method} {experiment.name} has no option '{option}'{hint}")
+    label = f"{experiment.method} {experiment.name}"
+    read = {name: convert_like(f"{label}: {name}", experiment.options[name], value) for name, value in options.items()}
+    return experiment.given(read) if read else experiment
+
+
+def listed(experiment: Experiment) -> str:
+    """Its options, in words."""
+    return f"it has {', '.join(experiment.options)}" if experiment.options else "it has none"
 
 
 def is_quick(experiment: Experiment) -> bool:

@@ -52,7 +52,7 @@ def row(record: dict[str, Any]) -> tuple[str, ...]:
         ("-" if record["goal"] is None else "pass" if record["pass"] else "MISSED") + cut_short(record),
         f"{reference['value']:.4g} ({reference['kind']})",
         f"{published['value']:g}" if published else "-",
-        f"{record['score']:.3f}",
+        "-" if record["score"] is None else f"{record['score']:.3f}",  # where nobody learns the axis has no length
         f"{record['random']:.4g}",
         str(len(record["seeds"])),
         f"{record['wall_s'] / 60:.1f}",
@@ -106,7 +106,14 @@ def picture(records: list[dict[str, Any]]) -> Any:
         # The interval is in units of the metric and is drawn on the axis of scores.
         gap = abs(record["reference"]["value"] - record["random"]) or 1.0
         colour = "#777777" if record["goal"] is None else "#2a7f62" if record["pass"] else "#c4573a"
-        axes.errorbar(record["score"], place, xerr=record["ci95"] / gap, fmt="o", color=colour, capsize=3)
+        axes.errorbar(
+            float("nan") if record["score"] is None else record["score"],
+            place,
+            xerr=record["ci95"] / gap,
+            fmt="o",
+            color=colour,
+            capsize=3,
+        )
         if record["published_score"] is not None:
             axes.plot(record["published_score"], place, "d", color="#555577", markersize=6, markerfacecolor="none")
     axes.set_yticks(range(len(records)), [record["id"] for record in reversed(records)])

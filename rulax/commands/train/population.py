@@ -59,6 +59,11 @@ def changing(config: TrainConfig, recipe: Recipe, own_object: bool) -> Changing:
         inside = all(spaces[name].low <= value <= spaces[name].high for name, value in first.items())
         size = recipe.learning.streams * recipe.learning.unroll
         every = max(1, round(config.exploit_every / size) if config.exploit_every else -(-config.steps // size) // TURNS)
+        if every * size >= config.steps:
+            raise UserError(
+                f"a population would take its first turn after {every * size} steps, and the whole run has {config.steps}: lower "
+                "--exploit-every or raise --steps"
+            )
         pbt = Pbt(spaces, config.exploit)
         # Resolved, so that a run that goes on with more steps takes its turns where it would have taken them.
         config = dataclasses.replace(config, exploit_every=every * size, tune=tuple(map(written, names, spaces.values())))
@@ -121,8 +126,8 @@ def find(key: str, known: Mapping[str, Adjustable], rule: str) -> str:
         name = name.removeprefix(OF_RULE)
     if name not in known:
         raise UserError(
-            f"rule '{rule}' has no hyper-parameter '{key}' that could change during a run{suggestion(key, known)}; it has "
-            f"{', '.join(known)}"
+            f"rule '{rule}' has no hyper-parameter '{key}' that could change during a run"
+            f"{suggestion(key, known, 'it has ' + ', '.join(known))}"
         )
     return name
 

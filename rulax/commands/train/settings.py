@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from rulax.commands.names import take_options
@@ -12,12 +14,15 @@ from rulax.commands.preset_files import EXAMPLE, load_preset, merge, read_preset
 from rulax.commands.settings import AGENTS, HostLoop, Running, Spread, assemble, check_bounds, read_values
 from rulax.envs.ranges import fold_ranges, ranges_of, write_union
 from rulax.errors import UserError
+from rulax.records import folder as folders
+from rulax.records.population import read_schedule
 from rulax.rules.registry import recommended_steps
-from rulax.settings import setting
+from rulax.settings import Learning, check_value, setting
 
 DEFAULT_RULE = "ppo"  # until a rule of ours has earned the place on held-out environments
 WHAT, EVALUATION, POPULATION = "what to train", "evaluation and stopping", "population based training"
 TUNING = ("tune", "trials", "tune_seeds", "tune_steps")  # fields of a sweep, of which a single run knows nothing
+STEP_SIZES = typing.get_args(typing.get_type_hints(Learning)["schedule"])  # what else --schedule may be: how the step size falls
 Config = TypeVar("Config", bound="TrainConfig")
 
 
@@ -98,16 +103,39 @@ def build_train(values: Mapping[str, Any], cls: type[Config] = TrainConfig) -> C
     if given.get("eval_randomise"):
         read = ranges_of(given.get("env", ""), "eval_randomise", given["eval_randomise"])
         given["eval_randomise"] = {name: write_union(union) for name, union in read.items()}
-    if str(given.get("schedule", "")).endswith(".json"):
+    if is_schedule_file(given.get("schedule", "")):
         # A file changes more than the step size, and the recipe's own schedule stays what it is.
-        given["schedule_file"] = given.pop("schedule")
+        given["schedule_file"] = schedule_path(given.pop("schedule"))
+        check_schedule_alone(given)
     if given.get("population"):
+        check_value("population", given["population"], {"at_least": 0})  # before it is the number of seeds
         if given.get("seeds", given["population"]) != given["population"]:
             raise UserError("a population is one run of --population agents: leave --seeds out, and repeat it with another --seed")
         given["seeds"] = given["population"]
     # After the preset, which may name the rule that this depends on, or the steps themselves.
     given.setdefault("steps", recommended_steps(given.get("rule", DEFAULT_RULE)))
     return assemble(cls, given)
+
+
+def is_schedule_file(schedule: Any) -> bool:
+    """Whether `--schedule` names a file of points, or the run folder of a population, which holds one."""
+    named = str(schedule)
+    return named.endswith(".json") or (named not in ("", *STEP_SIZES) and Path(named).is_dir())
+
+
+def schedule_path(schedule: Any) -> str:
+    """The file that it names."""
+    path = Path(str(schedule))
+    return str(path / folders.SCHEDULE if path.is_dir() else path)
+
+
+def check_schedule_alone(given: Mapping[str, Any]) -> None:
+    """Refuse a value of a hyper-parameter that a schedule sets from the first step on: it would have no effect."""
+    for name in read_schedule(given["schedule_file"])[0]:
+        if name in given or name in given.get("rule_options", {}):
+            raise UserError(
+                f"{given['schedule_file']} is a schedule of {name}, so that another value would have no effect: leave it out"
+            )
 
 
 def check_train(config: TrainConfig) -> None:

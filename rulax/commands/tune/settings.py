@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rulax.commands.fields import flag_name
-from rulax.commands.search_space import EXAMPLES, Dimension, join_tuning, read_space, seed_of_trials, split_rule
+from rulax.commands.search_space import EXAMPLES, NO_RANGE, Dimension, join_tuning, read_space, seed_of_trials, split_rule
 from rulax.commands.settings import check_bounds, recorded
 from rulax.commands.train.settings import TUNING, WHAT, TrainConfig, build_train, check_train
 from rulax.errors import UserError
@@ -35,7 +35,7 @@ class TuneConfig(TrainConfig):
 def build_tune(values: Mapping[str, Any]) -> TuneConfig:
     """A configuration with everything resolved and checked, so that it can be written down and compared with another."""
     config = build_train(values, TuneConfig)
-    config = dataclasses.replace(config, tune=join_tuning(config.tune), tune_steps=config.tune_steps or config.steps)
+    config = dataclasses.replace(config, tune=join_tuning(config.tune, NO_RANGE), tune_steps=config.tune_steps or config.steps)
     check_train(dataclasses.replace(config, tune=()))
     check_bounds(config)
     if config.population or config.schedule_file:

@@ -13,6 +13,7 @@ import numpy as np
 
 from rulax.envs.registry import make
 from rulax.methods.base import WORST_MARGIN, Experiment, Progress, Published, Reference, SeedRun, Suite, Tested
+from rulax.methods.experiments.poet_own import OWN
 from rulax.methods.experiments.poet_walker import WALKER
 from rulax.methods.poet import PURPOSES, Poet, Trailblazer, World, stacked
 from rulax.methods.poet_agents import EvolvedAgents, Evolving
@@ -243,5 +244,6 @@ EXPERIMENTS = (
         start=functools.partial(CurriculumRun, CURRICULUM),
         minutes=1,
     ),
+    OWN,
     WALKER,
 )

@@ -12,6 +12,7 @@ from rulax.methods.base import Experiment, Progress, Reference, SeedRun, Suite, 
 from rulax.methods.poet import Poet, Trailblazer, stacked
 from rulax.methods.poet_agents import Evolving
 from rulax.methods.poet_host import HostEvolvedAgents
+from rulax.methods.poet_story import PoetStory, story_of
 
 TEST_SEED, TEST_TIMES = 2019, 5
 # The first 200 of an episode's 1600 steps: 300 for the whole way are 37 for these.
@@ -37,6 +38,10 @@ class WalkerRun(SeedRun):
         self.agents = HostEvolvedAgents(Walkers(), self.setup.evolving, HORIZON)
         self.trail = Trailblazer(self.agents, self.setup.poet, jax.random.key(seed))
         self.first = self.trail.fresh
+
+    def story(self) -> PoetStory:
+        """What the page shows."""
+        return story_of(self.agents.environment, self.setup.poet, {"POET": self.trail}, {}, 0.0)
 
     def advance(self) -> Progress:
         self.trail.advance()
