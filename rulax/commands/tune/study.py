@@ -57,7 +57,7 @@ class Study:
             storage = JournalStorage(JournalFileBackend(str(self.path)))
             self.study = optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)
             self.check()
-        except DAMAGE as error:  # whatever Optuna raises for lines that are none of its own
+        except (RuntimeError, *DAMAGE) as error:  # whatever Optuna raises for lines that are none of its own
             raise UserError(f"{self.path} cannot be read as the journal of a sweep: {error}") from error
 
     def check(self) -> None:
