@@ -24,6 +24,7 @@ import json
 import math
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -39,6 +40,7 @@ import numpy as np
 from rulax.errors import Interrupted, TrainingStopped, UserError
 from rulax.files.tensors import write_tensors
 
+MEMORY = 12 * 2**30  # bytes of addresses: a reader that takes more gets a MemoryError, and not the whole machine
 LONGEST = 2000  # characters of a sentence
 WORDS = ("env", "rule", "settings", "steps", "seed", "points", "catch", "", "x" * 300, "\x1b[2J", "é", "mine.py:Catch")
 ODD = (
@@ -394,7 +396,7 @@ def make_targets(root: Path, small: bool = False) -> list[Target]:
     from rulax.records import agent_file, checkpoint, population
     from rulax.records import folder as folders
     from rulax.records.rows import read_rows
-    from rulax.report.train import train_page
+    from rulax.report.train import write_train_page
     from rulax.rules import pretrained
     from rulax.rules.registry import make_rule
 
@@ -456,10 +458,8 @@ def make_targets(root: Path, small: bool = False) -> list[Target]:
     def listed() -> Any:
         return show_runs(list_runs(root / "runs"))
 
-    def shown(folder: Path = folder, page: Any = train_page) -> Any:
-        from rulax.report.page import render
-
-        return render(*page(folder))
+    def shown(folder: Path = folder, write: Any = write_train_page) -> Any:
+        return write(folder)
 
     config, saved, rows = (folder / name for name in (folders.CONFIG, folders.CHECKPOINT, folders.METRICS))
     summary = folder / folders.SUMMARY
@@ -513,8 +513,8 @@ def more_targets(root: Path, tiny: dict[str, Any], listed: Callable[[], Any], sh
     from rulax.methods.base import Reference
     from rulax.records import checkpoint
     from rulax.records import folder as folders
-    from rulax.report.compare import compare_page
-    from rulax.report.discover import discover_page
+    from rulax.report.compare import write_compare_page
+    from rulax.report.discover import write_discover_page
     from tests.commands.fake_discovery import TINY
 
     targets: list[Target] = []
@@ -553,7 +553,7 @@ def more_targets(root: Path, tiny: dict[str, Any], listed: Callable[[], Any], sh
         found = checkpoint.load(folder / folders.CHECKPOINT, discover.Facts)
         return found.state, found.pending, found.facts
 
-    page = lambda: shown(folder, discover_page)  # noqa: E731
+    page = lambda: shown(folder, write_discover_page)  # noqa: E731
     targets.append(Target("discovery, checkpoint", folder / folders.CHECKPOINT, contents, 2, sealed=True))
     for name in (folders.CONFIG, folders.METRICS, folders.SUMMARY, folders.BASELINES):
         targets.append(Target(f"discovery, {name}, page", folder / name, page, 1))
@@ -586,7 +586,7 @@ def more_targets(root: Path, tiny: dict[str, Any], listed: Callable[[], Any], sh
             return compare.compare_from({"resume": str(parts[0]), "quiet": True})
 
     cell = next((parts[0] / "cells").iterdir())
-    page_of = lambda: shown(parts[0], compare_page)  # noqa: E731
+    page_of = lambda: shown(parts[0], write_compare_page)  # noqa: E731
     results = parts[0] / folders.COMPARISON
     targets.append(Target("compare.json, page", results, page_of, 1))
     targets.append(Target("compare.json, table", results, lambda: Comparison.load(parts[0]).table, 1))
@@ -656,6 +656,7 @@ def main() -> int:
     keep = Path(given.keep) if given.keep else None
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     with tempfile.TemporaryDirectory() as folder:
         os.environ["RULAX_CACHE"] = f"{folder}/cache"
         targets = [each for each in make_targets(Path(folder), given.small) if given.only in each.name]

@@ -24,7 +24,7 @@ from rulax.errors import UserError
 MOST_BYTES = 2**30  # of a JSON file; the largest that Rulax writes have some megabytes
 MOST_YAML = 2**18  # YAML takes seconds per megabyte, and a preset has a few lines
 DEEPEST = 64  # levels of nesting
-LARGEST = 2**64  # of whole numbers: random keys go as far
+LARGEST = 2**63 - 1  # of whole numbers, as arrays hold them
 # What careless handling of damaged content raises; `blamed` turns all of it into one sentence.
 DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError, RecursionError, MemoryError)
 

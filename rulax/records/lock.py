@@ -13,12 +13,23 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rulax.errors import InUse
 from rulax.files import read_json, write_json
 
 LOCK = "run.lock"
+
+
+class Holder(TypedDict, total=False):
+    """The form of the file."""
+
+    process: int
+    host: str
+    began: str
+    since: str
+
+
 OURS: set[Path] = set()  # the folders that this process works in
 
 
@@ -43,7 +54,7 @@ def held(folder: Path) -> Iterator[None]:
 
 def refuse_if_used(folder: Path) -> None:
     """`InUse`, which names the process, if one works in a folder."""
-    holder = read_json(folder / LOCK)
+    holder = read_json(folder / LOCK, Holder)
     if not holder or is_stale(holder, folder):
         return
     process, host, since = (holder.get(name, "unknown") for name in ("process", "host", "since"))

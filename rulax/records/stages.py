@@ -23,12 +23,12 @@ def begin(folder: Path) -> None:
 
 def record(folder: Path, stage: str, step: int) -> None:
     """A stage is made, and on disk."""
-    write_json(folder / STAGES, read_json(folder / STAGES) | {stage: step})
+    write_json(folder / STAGES, read_json(folder / STAGES, dict[str, int]) | {stage: step})
 
 
 def missing(folder: Path, wanted: tuple[str, ...], step: int) -> list[str]:
     """The stages that are not made, or of an earlier step; none in a folder from before they were recorded."""
     if not (folder / STAGES).exists():
         return []
-    made = read_json(folder / STAGES)
+    made = read_json(folder / STAGES, dict[str, int])
     return [stage for stage in wanted if made.get(stage) != step]

@@ -30,6 +30,7 @@ from rulax.files.reading import blamed
 from rulax.records import folder as folders
 from rulax.records.provenance import fingerprint, how_made
 from rulax.report.compare import write_compare_page
+from rulax.text import bytes_text
 
 MAY_DIFFER = ("envs", "rules", "part", "reference", "agents")  # which are united
 ALLOWED = ("merge", "out", "quiet")  # beside --merge
@@ -156,6 +157,9 @@ def bring(cell: Cell, sources: list[Source]) -> list[str]:
     if not same:
         return []
     source, best = max(same, key=lambda pair: (done(pair[1], pair[0].config), made(pair[1])))
+    size, free = sum(path.lstat().st_size for path in best.folder.rglob("*")), shutil.disk_usage(cell.folder.parents[1]).free
+    if size > free:
+        raise UserError(f"{best.folder} cannot be copied: it has {bytes_text(size)}, and there are only {bytes_text(free)} free")
     try:
         # Links as links: behind one may be a device, which has no end.
         shutil.copytree(best.folder, cell.folder, symlinks=True, dirs_exist_ok=True)

@@ -21,6 +21,7 @@ from rulax.commands.compare.settings import HELD_OUT, CompareConfig, references,
 from rulax.commands.train.result import Run
 from rulax.evaluation import statistics as st
 from rulax.files import jsonable
+from rulax.files.reading import blamed
 from rulax.learning.life import warm_iterations
 from rulax.records.folder import read_config
 from rulax.report.compare import seed_curve
@@ -76,9 +77,9 @@ def results(config: CompareConfig, record: dict[str, Any], cells: list[Cell]) ->
         "tuning": tuning(config, cells) if config.tune else None,
         "warnings": alone(config) + st.too_few(config.seeds, max(1, len(known))) + warnings + record.get("merge_warnings", []),
         "settings": record["settings"],
-        "versions": record["versions"],
-        "commit": record["commit"],
-        "command": record["command"],
+        "versions": record.get("versions", {}),
+        "commit": record.get("commit"),
+        "command": record.get("command"),
         "commands": [compare_command(config)] + [cell["command"] for cell in described],
         "cost": total_cost(cells),
     }
@@ -223,7 +224,8 @@ def describe_cell(cell: Cell, config: CompareConfig, scale: Scale, rules: list[d
 
 def updates_in(cell: Cell, steps: int) -> int:
     """Updates of one agent in so many environment steps; while its replay is filled it makes none."""
-    learning = Learning(**read_config(cell.folder)["learning"])
+    with blamed(cell.folder):
+        learning = Learning(**read_config(cell.folder)["learning"])
     return max(0, steps // (learning.streams * learning.unroll) - warm_iterations(learning))
 
 

@@ -7,6 +7,7 @@ so a sweep that was interrupted tries what it would have tried.
 from __future__ import annotations
 
 import importlib.util
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rulax.commands.search_space import Choices, Dimension, Range
 from rulax.errors import UserError
-from rulax.files.reading import DAMAGE
+from rulax.files.reading import DAMAGE, read_bytes
 
 JOURNAL = "trials.jsonl"
 FEWEST = 4  # finished trials for a statement about what mattered
@@ -50,11 +51,13 @@ class Study:
         self.distributions = {name: _distribution(dimension) for name, dimension in space.items()}
         # Left by a sweep that was killed as it wrote; Optuna would wait half a minute for it. The folder is ours (`at_work`).
         Path(f"{self.path}.lock").unlink(missing_ok=True)
+        if os.path.lexists(self.path):
+            read_bytes(self.path)  # Optuna would read a device without end, and wait at a pipe
         try:
             storage = JournalStorage(JournalFileBackend(str(self.path)))
             self.study = optuna.create_study(storage=storage, study_name="sweep", direction="maximize", load_if_exists=True)
             self.check()
-        except DAMAGE as error:  # whatever Optuna raises for lines that are none of its own
+        except (RuntimeError, *DAMAGE) as error:  # whatever Optuna raises for lines that are none of its own
             raise UserError(f"{self.path} cannot be read as the journal of a sweep: {error}") from error
 
     def check(self) -> None:
@@ -62,6 +65,7 @@ class Study:
         for found in self.study.get_trials(deepcopy=False):
             if found.params and found.distributions != self.distributions:
                 raise ValueError("it is of another search")
+        self.trials()  # whose values may be anything
 
     def ask(self, recommended: Mapping[str, Any]) -> Trial:
         """The next settings to try: of a trial that is not finished, or new ones; the very first are `recommended`, if any."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rulax.errors import UserError
+from rulax.files.reading import DAMAGE
 from rulax.records import folder as folders
 from rulax.report.blocks import Block, Commands, Notice
 from rulax.report.compare import compare_page
@@ -51,8 +52,9 @@ def make(folder: Path) -> str:
     """The page, with a word for how the run stands."""
     try:
         page = PAGES[folders.read_config(folder)["kind"]](folder)
+        render(*page)  # which is what some damage shows in
     # A folder whose first files are still to be written, or one that was damaged or removed while it was watched.
-    except (UserError, OSError, KeyError, TypeError, ValueError) as error:
+    except (UserError, OSError, *DAMAGE) as error:
         page = Page(folder.name, "", [Notice("There is no page yet", [str(error)])], str(error))
     state = state_of(folder, page)
     if state in (WAITING, RUNNING):
