@@ -53,13 +53,13 @@ from rulax.records.rows import read_rows
 VARY = {"seconds", "cpu_seconds", "wall_s", "curve", "command", "began", "since", "cost", "core_hours", "created"}
 TENSORS = (folders.CHECKPOINT, folders.RULE, folders.LAST)
 FINISHED = "is finished"
-PATIENCE = 300  # seconds for one part of a run, before it counts as hanging
+PATIENCE = 1200  # seconds for one part of a run, before it counts as hanging; much, because other work may go on beside it
 
 AGENT = ["--streams", "2", "--unroll", "5", "--hidden", "4"]
 SIZES = {"prediction_size": 4, "bins": 7, "largest_value": 3, "hidden": 4, "lifetime_hidden": 4, "embedding": 4}
 OPTIONS = [f"{name}={value}" for name, value in SIZES.items()] + ["value=false", "next_policy=false", "lifetime=false"]
 OFTEN = ["--checkpoint-minutes", "1e-6"]  # after every chunk, so that there is something to go on from
-TRAIN = ["train", "catch:rows=3,columns=3", "--rule", "actor_critic", "--steps", "900", *AGENT, *OFTEN]
+TRAIN = ["train", "catch:rows=3,columns=3", "--rule", "actor_critic", "--steps", "900", "--no-animation", *AGENT, *OFTEN]
 CASES = {
     "train": [*TRAIN, "--seeds", "2", "--log-every", "100"],
     "PBT": [*TRAIN, "--population", "3", "--tune", "learning_rate", "entropy_cost", "--exploit-every", "200", "--log-every", "100"],
