@@ -31,8 +31,10 @@ import jax
 import numpy as np
 
 from rulax.commands import cli
+from rulax.commands.cells import COST
 from rulax.commands.compare import run as _compare  # noqa: F401, imported once, for all forks
 from rulax.commands.discover import run as _discover  # noqa: F401
+from rulax.commands.discover.memory import MEMORY
 from rulax.commands.method import run as method_run
 from rulax.commands.method import setup as method_setup
 from rulax.commands.train import run as train_run
@@ -52,14 +54,15 @@ from rulax.records.rows import read_rows
 # Of time, and of what depends on it: how the curve of a method's seed is cut into chunks of a second, and what started a run.
 VARY = {"seconds", "cpu_seconds", "wall_s", "curve", "command", "began", "since", "cost", "core_hours", "created"}
 TENSORS = (folders.CHECKPOINT, folders.RULE, folders.LAST)
+NO_RESULTS = (folders.CONFIG, COST, MEMORY)  # what a run was made with, what it cost, and what memory was free
 FINISHED = "is finished"
-PATIENCE = 300  # seconds for one part of a run, before it counts as hanging
+PATIENCE = 1200  # seconds for one part of a run, before it counts as hanging; much, because other work may go on beside it
 
 AGENT = ["--streams", "2", "--unroll", "5", "--hidden", "4"]
 SIZES = {"prediction_size": 4, "bins": 7, "largest_value": 3, "hidden": 4, "lifetime_hidden": 4, "embedding": 4}
 OPTIONS = [f"{name}={value}" for name, value in SIZES.items()] + ["value=false", "next_policy=false", "lifetime=false"]
 OFTEN = ["--checkpoint-minutes", "1e-6"]  # after every chunk, so that there is something to go on from
-TRAIN = ["train", "catch:rows=3,columns=3", "--rule", "actor_critic", "--steps", "900", *AGENT, *OFTEN]
+TRAIN = ["train", "catch:rows=3,columns=3", "--rule", "actor_critic", "--steps", "900", "--no-animation", *AGENT, *OFTEN]
 CASES = {
     "train": [*TRAIN, "--seeds", "2", "--log-every", "100"],
     "PBT": [*TRAIN, "--population", "3", "--tune", "learning_rate", "entropy_cost", "--exploit-every", "200", "--log-every", "100"],
@@ -216,7 +219,7 @@ def came_to(folder: Path) -> dict[str, Any]:
             found[name] = [without_time(row) for row in read_rows(path.parent)]
         elif path.name == folders.TURNS:
             found[name] = path.read_text()
-        elif path.suffix == ".json" and path.name not in (folders.CONFIG, "cost.json"):
+        elif path.suffix == ".json" and path.name not in NO_RESULTS:
             found[name] = without_time(read_json(path))
         elif path.name == folders.CHECKPOINT:
             held = checkpoint.load(path)
