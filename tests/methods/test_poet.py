@@ -95,15 +95,18 @@ def test_transfers_replace_agents_by_better_ones_and_renew_their_optimisers():
     points = generator.normal(size=(4, 2)).astype(np.float32)
     goals = np.asarray(trail.tasks.goal)
     trail.members = Skill(jnp.asarray(points), jnp.arange(4) + 5)
+    # One pair remembers a score that nobody reaches, the others none.
+    proud = int(trail.active[0])
+    for place in trail.active:
+        trail._world(place).recent = [301.0] if place == proud else []
     before, already = points.copy(), len(trail.transfers)
     trail.transfer()
     score = lambda point, target: 300 - 100 * np.linalg.norm(point - goals[target])  # noqa: E731
     for target in trail.active:
-        # By hand: all others as they are, and after a tenth of the way to this goal.
-        candidates = [before[source] for source in trail.active if source != target]
-        candidates += [point + 0.1 * (goals[target] - point) for point in list(candidates)]
-        best = max(candidates, key=lambda point: score(point, target))
-        taken = score(best, target) > score(before[target], target)
+        # By hand: all others as they are and after a tenth of the way to this goal, which always helps; both must be better.
+        nearest = max((before[source] for source in trail.active if source != target), key=lambda point: score(point, target))
+        best = nearest + 0.1 * (goals[target] - nearest)
+        taken = score(nearest, target) > score(before[target], target) and target != proud
         np.testing.assert_allclose(trail.members.point[target], best if taken else before[target], atol=1e-5)
         assert int(trail.members.age[target]) == (0 if taken else target + 5)
         assert trail.scores[target] == pytest.approx(score(np.asarray(trail.members.point[target]), target), abs=1e-2)
