@@ -176,6 +176,15 @@ def test_stopped_and_gone_on_is_the_same(small, tmp_path: Path, stop_at: int, ca
     assert without_time(results("parts")) | {"command": 0} == other | {"command": 0}
 
 
+def test_going_on_keeps_the_record_of_the_settings(small, tmp_path: Path) -> None:
+    line = ["compare", "catch:rows=3,columns=4", "--rules", "ppo", "--seeds", "1", "--steps", "100", "--quiet"]
+    assert main([*line, "--out", "here"]) == 0
+    before = json.loads((tmp_path / "here" / "config.json").read_text())
+    assert main(["compare", "--resume", "here"]) == 0
+    assert json.loads((tmp_path / "here" / "config.json").read_text()) == before
+    assert results("here")["settings"]["envs"] == ["catch:rows=3,columns=4"]
+
+
 def test_a_changed_configuration_is_refused_by_its_keys(small, tmp_path: Path, capsys) -> None:
     (tmp_path / "rule.safetensors").write_bytes(b"one")
     line = ["compare", "catch", "--rules", "ppo", "rule.safetensors", "--steps", "100", "--seeds", "2", "--out", "here", "--quiet"]

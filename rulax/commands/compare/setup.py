@@ -54,7 +54,7 @@ def resumed(values: dict[str, Any]) -> tuple[CompareConfig, dict[str, Any]]:
         raise UserError(f"the rule file {changed[0]} has changed or is gone since {folder} was begun; start a new comparison")
     config = dataclasses.replace(saved, **changes, out=str(folder))
     check_bounds(config)
-    return config, record | {"settings": kept | {name: now[name] for name in changes if name in now}}
+    return config, record | {"settings": settings_of(saved) | {name: now[name] for name in changes if name in now}}
 
 
 class Setup:
