@@ -200,7 +200,7 @@ def test_a_changed_configuration_is_refused_by_its_keys(small, tmp_path: Path, c
     assert main(["compare", "--resume", "here"]) == 2
     assert "rule.safetensors has changed" in capsys.readouterr().err
     (tmp_path / "plain").mkdir()
-    (tmp_path / "plain" / "config.json").write_text("{}")
+    (tmp_path / "plain" / "config.json").write_text('{"settings": {}}')
     assert main(["compare", "--resume", "plain"]) == 2
     assert "plain holds a training run, not a comparison; go on with it by: rulax train --resume plain" in capsys.readouterr().err
 
