@@ -33,7 +33,7 @@ def from_text(file: str, text: str, otherwise: RuleSettings) -> RuleSettings:
     """Settings from the JSON text of a rule file's metadata; fields that it does not state are those of `otherwise`."""
     problem = f"{file}: its metadata does not state how the rule was found ('{KEY}')"
     try:
-        stated = parse_json(text or "{}")
+        stated = parse_json(text or "{}", finite=False)  # a setting that may not be NaN is named below
     except ValueError:
         raise RuleFileError(problem) from None
     if not isinstance(stated, dict):
